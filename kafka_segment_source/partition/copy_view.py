@@ -2,15 +2,15 @@
 
 Each fact is read when it is first needed, with the help of the index.
 
-Comes in: a copy's log, as listed. Whole segments are read only for a damaged end, and for questions that a sound copy
-does not raise (`survey.py`). Raises StorageError, and FileChangedError if a file changes meanwhile.
+Comes in: a copy's log, as listed. Whole segments are read only for questions that a sound copy does not raise
+(`survey.py`). Raises StorageError, and FileChangedError if a file changes meanwhile.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, islice
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_END, MAGIC_V2, MAX_OFFSET
+from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, VOID
+from kafka_segment_source.partition.copy_tail import Tail, find_tail
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Policy
 
@@ -34,25 +35,6 @@ if TYPE_CHECKING:
 _HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
 _MOST_COMPARED = 10_000  # batches of another copy that may be the same as a last batch with a gap before it
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The end of a copy: the offset and the byte position after its last whole batch, and that batch or None.
-
-    is_clean: whether only preallocated zeros follow.
-    damage: the bytes that follow and may not end a log, as an error. None if there are none.
-    expected: the offset after the batch before the last one; None if it is not known.
-    hides_batches: whether damage lies right before the last batch.
-    """
-
-    end: int
-    position: int = 0
-    last: BatchHeader | None = None
-    is_clean: bool = True
-    damage: DataError | None = None
-    expected: int | None = None
-    hides_batches: bool = False
 
 
 class CopyView:
@@ -95,7 +77,7 @@ class CopyView:
     def tail(self) -> Tail:
         """The end of the copy."""
         if self._tail is None:
-            self._tail = self._find_tail() if self.log.segments else Tail(0)
+            self._tail = find_tail(self.log, self._policy) if self.log.segments else Tail(0)
         return self._tail
 
     @property
@@ -406,45 +388,6 @@ class CopyView:
         risen = batch.base_offset - header.base_offset
         fallen = {offset - risen: row for offset, row in rows.items()}
         return fallen.items() <= others.items() or others.items() <= fallen.items()
-
-    def _find_tail(self) -> Tail:
-        segment = self.log.segments[-1]
-        if not segment.size:
-            return Tail(segment.base_offset)
-        if segment.next_base_offset is not None:  # the path names single files
-            return Tail(segment.next_base_offset, segment.size)
-        tail = Tail(segment.base_offset)
-        with self._open_view(segment) as view:
-            start = view.start_position(MAX_OFFSET)
-            for header in view.probe.walk(start):
-                if header is None or header.last_offset >= limit_of(segment.base_offset, None):
-                    return self._find_torn_tail(segment)
-                expected = header.base_offset if tail.last is None and start else tail.end
-                tail = Tail(header.last_offset + 1, header.end, header, expected=expected)
-        return tail
-
-    def _find_torn_tail(self, segment: Segment) -> Tail:
-        """Returns the end of a file in which more bytes follow the last proven batch.
-
-        These bytes may hold whole batches after damage.
-        """
-        from kafka_segment_source.partition.survey import survey
-
-        everything = OffsetRange(segment.base_offset)
-        surveyed = survey(self.log, segment, everything, self._policy, start_offset=MAX_OFFSET)
-        last = surveyed.last
-        position = 0 if last is None else last.end
-        with InputFile(segment.path, segment.storage, segment.version) as file:
-            is_clean = not any(file.read_at(position, MAGIC_END))
-        end = segment.base_offset if last is None else last.last_offset + 1
-        count = surveyed.batches.shape[1]
-        expected = surveyed.header(count - 2).last_offset + 1 if count > 1 else None
-        if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
-            expected = segment.base_offset
-        hides_batches = last is not None and surveyed.faults[-2] is not None
-        return Tail(
-            end, position, last, is_clean, surveyed.faults[-1] or surveyed.find_displaced(), expected, hides_batches
-        )
 
     def _open_view(self, segment: Segment) -> SegmentView:
         return SegmentView(segment, self._policy.trust)

@@ -1,0 +1,81 @@
+"""Where one copy ends: after its last whole batch, or in damage that may hide more.
+
+Comes in: a copy's log, as listed. Its last segment alone is read, from the last index entry on: headers, and the bytes
+too where some of them are no whole batch. Raises StorageError, and FileChangedError if the file changes meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.errors import DataError
+from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
+from kafka_segment_source.logdir.offset_proof import limit_of
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.trust import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a copy: the offset and the byte position after its last whole batch, and that batch or None.
+
+    is_clean: whether only preallocated zeros follow.
+    damage: the bytes that follow and may not end a log, as an error. None if there are none.
+    expected: the offset after the batch before the last one; None if it is not known.
+    hides_batches: whether damage lies right before the last batch.
+    """
+
+    end: int
+    position: int = 0
+    last: BatchHeader | None = None
+    is_clean: bool = True
+    damage: DataError | None = None
+    expected: int | None = None
+    hides_batches: bool = False
+
+
+def find_tail(log: PartitionLog, policy: Policy) -> Tail:
+    """Returns the end of a copy that has segments."""
+    segment = log.segments[-1]
+    if not segment.size:
+        return Tail(segment.base_offset)
+    if segment.next_base_offset is not None:  # the path names single files
+        return Tail(segment.next_base_offset, segment.size)
+    tail = Tail(segment.base_offset)
+    with SegmentView(segment, policy.trust) as view:
+        start = view.start_position(MAX_OFFSET)
+        for header in view.probe.walk(start):
+            if header is None or header.last_offset >= limit_of(segment.base_offset, None):
+                return _find_torn_tail(log, segment, policy)
+            expected = header.base_offset if tail.last is None and start else tail.end
+            tail = Tail(header.last_offset + 1, header.end, header, expected=expected)
+    return tail
+
+
+def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail:
+    """Returns the end of a file in which more bytes follow the last proven batch.
+
+    These bytes may hold whole batches after damage.
+    """
+    # imported here, so that the kernels are loaded only for reading whole segments
+    from kafka_segment_source.partition.survey import survey
+
+    everything = OffsetRange(segment.base_offset)
+    surveyed = survey(log, segment, everything, policy, start_offset=MAX_OFFSET)
+    last = surveyed.last
+    position = 0 if last is None else last.end
+    with InputFile(segment.path, segment.storage, segment.version) as file:
+        is_clean = not any(file.read_at(position, MAGIC_END))
+    end = segment.base_offset if last is None else last.last_offset + 1
+    count = surveyed.batches.shape[1]
+    expected = surveyed.header(count - 2).last_offset + 1 if count > 1 else None
+    if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
+        expected = segment.base_offset
+    hides_batches = last is not None and surveyed.faults[-2] is not None
+    return Tail(
+        end, position, last, is_clean, surveyed.faults[-1] or surveyed.find_displaced(), expected, hides_batches
+    )
