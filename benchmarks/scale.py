@@ -20,7 +20,8 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.storage.store import LOCAL
-from kafka_segment_source.zones.updates import plan_updates, run_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import run_updates
 
 TITLE = "many segments"
 

@@ -32,7 +32,8 @@ from benchmarks.measure import alternate, repeat
 from benchmarks.plain_scan import read
 from benchmarks.results import Goal, Row, Settings, row
 from kafka_segment_source.zones import making as zone_making
-from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update
 
 TITLE = "zone maps: a window of 0.5 % of a log with late records, and their making"
 

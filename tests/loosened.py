@@ -615,12 +615,16 @@ LOOSENED = [
     *_of(
         "zones/updates.py",
         _KEYS,
-        ("key filters: a zone stays only with its filter", "if all(with_filter):", "if True:"),
         (
             "key filters: filters of zones that stay are kept",
             "to_bytes([*stay, *mapped.filters])",
             "to_bytes(mapped.filters)",
         ),
+    ),
+    *_of(
+        "zones/update_plan.py",
+        _KEYS,
+        ("key filters: a zone stays only with its filter", "if all(with_filter):", "if True:"),
     ),
     *_of(
         "kernels/keys.py",

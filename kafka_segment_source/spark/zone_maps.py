@@ -17,13 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone calls it
 from kafka_segment_source.keywords import DecodeOptions, PathsLike
 from kafka_segment_source.spark.hadoop import hadoop_options
 from kafka_segment_source.storage.paths import resolve_path
+from kafka_segment_source.zones.update_plan import plan_updates
 from kafka_segment_source.zones.updates import (
     ZoneMapSummary,
     finish_update,
     keep_filters,
     map_or_none,
     parse_update,
-    plan_updates,
     run_update,
 )
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafka_segment_source.decoding.split import SegmentSplit
     from kafka_segment_source.zones.making import MappedSegment
-    from kafka_segment_source.zones.updates import PartitionUpdate
+    from kafka_segment_source.zones.update_plan import PartitionUpdate
 
     _Work = tuple[PartitionUpdate, SegmentSplit]
 

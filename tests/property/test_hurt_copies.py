@@ -20,7 +20,8 @@ from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.inspection.verification import verify_source
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
-from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, plan_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_of, open_producers, put
 from tests.support.numbered import check_part, run_numbered

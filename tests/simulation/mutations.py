@@ -59,7 +59,7 @@ _CONFIRM = _in_package(
     "        return\n        planned, now = self.split.version, file_version(self.split.path, self.split.storage)\n",
 )
 _NO_FIRST_PLACE = _in_package(
-    "zones/updates", "    if start == 0:\n        return None\n    zones", "    return None\n    zones"
+    "zones/update_plan", "    if start == 0:\n        return None\n    zones", "    return None\n    zones"
 )
 _LEFT_OUT = Change(
     "tests/support/simulated_files.py",

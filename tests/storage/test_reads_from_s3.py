@@ -15,7 +15,8 @@ from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.storage.store import ReplacedError, Storage
 from kafka_segment_source.zones.making import map_segment
-from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update, plan_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, parse_update
 from tests.cli.runner import LOGS, run
 from tests.support.apart import run_apart
 from tests.support.batches import data

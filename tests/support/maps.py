@@ -9,7 +9,8 @@ from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.making import MappedSegment, map_segment
-from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, keep_filters, parse_update, plan_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update, keep_filters, parse_update
 
 EACH_BATCH = 1
 """A size of zones that makes each batch a zone."""

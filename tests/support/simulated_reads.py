@@ -51,7 +51,8 @@ from kafka_segment_source.scanning import read_split
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.transactions import walk
 from kafka_segment_source.zones import making as zone_making
-from kafka_segment_source.zones.updates import plan_updates, run_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import run_updates
 from tests.support.reads import options_in, plan_in, view_in
 from tests.support.simulated_broker import (
     FIRST_TIMESTAMP,

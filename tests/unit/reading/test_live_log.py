@@ -16,7 +16,8 @@ import pytest
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import KafkaSegmentError
 from kafka_segment_source.scanning import read_split
-from kafka_segment_source.zones.updates import plan_updates, run_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import run_updates
 from tests.support import writer
 from tests.support.batches import BatchSpec, control
 from tests.support.batches import data as batch

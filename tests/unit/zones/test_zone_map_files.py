@@ -16,7 +16,8 @@ from kafka_segment_source.storage import files, store
 from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.zones import making as zone_making
 from kafka_segment_source.zones import zone_table
-from kafka_segment_source.zones.updates import parse_update, plan_updates, run_updates
+from kafka_segment_source.zones.update_plan import plan_updates
+from kafka_segment_source.zones.updates import parse_update, run_updates
 from tests.support.batches import BatchSpec, data
 from tests.support.logs import simple_log, simple_segment
 from tests.support.maps import make_maps, map_path, table_of
