@@ -1,6 +1,6 @@
 """Options as Python keywords: their names, their types, and their conversion into texts.
 
-A test compares these classes with the table in `options.py`.
+A test compares these classes with the table in `option_table.py`.
 """
 
 from __future__ import annotations

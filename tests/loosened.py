@@ -1619,7 +1619,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "options.py",
+        "option_table.py",
         "tests/unit/planning",
         ("pack: packBytes is 64 MiB", 'default="64m"', 'default="1m"'),
     ),

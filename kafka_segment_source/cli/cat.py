@@ -34,8 +34,8 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.keywords import count_threads
+from kafka_segment_source.option_table import CUTTING, OPTIONS
 from kafka_segment_source.option_values import NEWEST
-from kafka_segment_source.options import CUTTING, OPTIONS
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Advance

@@ -20,7 +20,8 @@ from rich.text import Text
 
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
 from kafka_segment_source.keywords import STORAGE_OPTIONS, PathsLike, option_texts
-from kafka_segment_source.options import CUTTING, OPTIONS, ReadOptions, parse_options
+from kafka_segment_source.option_table import CUTTING, OPTIONS
+from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.reporting import Advance, OnProgress, Warned, Warnings, logger
 
 DAMAGED = 1

@@ -26,8 +26,9 @@ from kafka_segment_source.exporting.parquet_table import ParquetTable
 from kafka_segment_source.exporting.rejected import REJECTED_COLUMNS, RejectedRows
 from kafka_segment_source.exporting.tables import FORMATS, ExportTable, State
 from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threads, option_texts
+from kafka_segment_source.option_table import OPTIONS, PACE
 from kafka_segment_source.option_values import PERMISSIVE, Context, TopicPartition, TopicSelection, parse_positive_bytes
-from kafka_segment_source.options import OPTIONS, PACE, ReadOptions, parse_options
+from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.reporting import Warnings, logger
 from kafka_segment_source.request import Content

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_segment_source.cli import demo, plan, shared, verify
 from kafka_segment_source.cli.shared import COMMANDS
-from kafka_segment_source.options import OPTIONS
+from kafka_segment_source.option_table import OPTIONS
 from kafka_segment_source.planning import display, planner
 from kafka_segment_source.planning import plan as plan_module
 from kafka_segment_source.storage import store

@@ -7,7 +7,7 @@ import re
 from itertools import groupby
 from pathlib import Path
 
-from kafka_segment_source.options import OPTIONS
+from kafka_segment_source.option_table import OPTIONS
 
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"

@@ -29,7 +29,8 @@ from kafka_segment_source.keywords import (
     option_names,
     option_texts,
 )
-from kafka_segment_source.options import OPTIONS, parse_options
+from kafka_segment_source.option_table import OPTIONS
+from kafka_segment_source.options import parse_options
 
 NOW = 1_773_133_200_000  # 2026-03-10T09:00:00Z
 HOUR = 3_600_000

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from kafka_segment_source.errors import OptionError, UnsupportedError, UsageError
 from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.option_table import OPTIONS, Option
 from kafka_segment_source.option_values import LATEST, RECORDS, TopicSelection
-from kafka_segment_source.options import OPTIONS, Option, ReadOptions, parse_options
+from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.request import Content, Cutting, Formats, Pace, ReadBounds
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.routed import RoutedStorage
