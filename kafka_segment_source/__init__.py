@@ -32,7 +32,8 @@ if TYPE_CHECKING:
         UnsupportedFormatError,
         UsageError,
     )
-    from kafka_segment_source.exporting.export import TableReport, export
+    from kafka_segment_source.exporting.export import export
+    from kafka_segment_source.exporting.export_run import TableReport
     from kafka_segment_source.exporting.target_errors import TargetError
     from kafka_segment_source.frames.dataset import LogDataset, LogScanner, dataset
     from kafka_segment_source.frames.polars_frame import scan_polars
@@ -147,7 +148,8 @@ __all__ = [
 _HOMES = {
     "bounds": ("OffsetRange", "ScanBounds", "TimeRange"),
     "decoding.split": ("SegmentSplit",),
-    "exporting.export": ("TableReport", "export"),
+    "exporting.export": ("export",),
+    "exporting.export_run": ("TableReport",),
     "exporting.target_errors": ("TargetError",),
     "frames.dataset": ("LogDataset", "LogScanner", "dataset"),
     "frames.polars_frame": ("scan_polars",),

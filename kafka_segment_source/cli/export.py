@@ -23,7 +23,8 @@ from kafka_segment_source.cli.shared import (
     threads_option,
     view_options,
 )
-from kafka_segment_source.exporting.export import TARGET_BYTES, TableReport, export
+from kafka_segment_source.exporting.export import TARGET_BYTES, export
+from kafka_segment_source.exporting.export_run import TableReport
 from kafka_segment_source.exporting.tables import FORMATS
 from kafka_segment_source.option_values import RECORDS
 

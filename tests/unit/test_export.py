@@ -237,7 +237,7 @@ def test_two_runs_at_a_time(log: GrowingPartition, monkeypatch: pytest.MonkeyPat
     log.write(5)
     folder = log.directory.parent.parent
     for form in FORMATS:
-        from kafka_segment_source.exporting import export as module  # noqa: PLC0415  # its class is patched
+        from kafka_segment_source.exporting import export_run as module  # noqa: PLC0415  # its class is patched
 
         commit = module._Commits.add
         busy: list[int] = []
@@ -560,7 +560,7 @@ def test_rows_that_do_not_fit(tmp_path: Path, form: str, caplog: pytest.LogCaptu
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_that_died_between_the_two_tables(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rejected rows were committed, and the others were not: the next run adds the others."""
-    from kafka_segment_source.exporting import export as module  # noqa: PLC0415  # its class is patched
+    from kafka_segment_source.exporting import export_run as module  # noqa: PLC0415  # its class is patched
 
     write_orders(tmp_path, [GOOD, b"no avro"])
     with monkeypatch.context() as patch:
@@ -584,7 +584,7 @@ def test_a_run_that_died_between_the_two_tables(tmp_path: Path, form: str, monke
 
 def test_two_runs_that_died_between_the_two_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one dies before it comes to a partition whose rejected rows the first one committed."""
-    from kafka_segment_source.exporting import export as module  # noqa: PLC0415  # its class is patched
+    from kafka_segment_source.exporting import export_run as module  # noqa: PLC0415  # its class is patched
 
     add = module._Commits.add
     commits: list[int] = []

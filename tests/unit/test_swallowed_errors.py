@@ -27,7 +27,7 @@ CAUGHT = {name for name, each in vars(errors).items() if isinstance(each, type) 
 
 JUDGED: dict[str, str] = {
     "errors:_find_storage_fields: SyntaxError, ValueError": "a text that is no literal has no file name",
-    "exporting.export:_check_apart: UnsupportedError": "an Iceberg table is where no log can be, so it is not inside one",
+    "exporting.export_run:_check_apart: UnsupportedError": "an Iceberg table is where no log can be, so it is not inside one",
     "exporting.export:export: KafkaSegmentError": "the tables of other topics get their rows; then it is raised, and others are said",
     "exporting.iceberg_table:IcebergExport.read_state: ValueError": "a TargetError that shows the property",
     "exporting.parquet_table:ParquetTable._read_manifest: ValueError": "a TargetError that names the manifest",
