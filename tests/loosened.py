@@ -166,7 +166,7 @@ LOOSENED = [
         ("rebuild: epochs never fall", "for at in (-1, -2) if", "for at in (-1,) if"),
     ),
     *_of(
-        "rebuilding/rebuild.py",
+        "rebuilding/rebuild_run.py",
         "tests/property/test_rebuild_kills.py",
         (
             "rebuild: an interrupted partition whose files changed begins again",

@@ -22,7 +22,7 @@ import pytest
 from kafka_segment_source import scan, verify
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.rebuilding import files
-from kafka_segment_source.rebuilding import rebuild as rebuild_module
+from kafka_segment_source.rebuilding import rebuild_run as rebuild_module
 from kafka_segment_source.rebuilding.rebuild import rebuild
 from tests.support.cases import count_cases
 from tests.support.dying_rebuild import run_rebuild
@@ -164,7 +164,7 @@ def test_a_full_disk_ends_it_in_one_sentence(tmp_path: Path, monkeypatch: pytest
 
 def test_room_is_checked_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_logs(Random(4), tmp_path / "logs")
-    monkeypatch.setattr("kafka_segment_source.rebuilding.rebuild.count_free_bytes", lambda _: 1000)
+    monkeypatch.setattr("kafka_segment_source.rebuilding.rebuild_run.count_free_bytes", lambda _: 1000)
     with pytest.raises(StorageError, match=re.escape("has too little room: found 1,000 free bytes, expected")):
         rebuild(tmp_path / "logs", tmp_path / "new")
 

@@ -220,7 +220,9 @@ OF_THE_SYSTEM = {
         "POSIX_FADV_DONTNEED",
     },
     "rebuilding.journal": {"open", "close", "O_RDWR", "O_CREAT", "path", "strerror"},
-    "rebuilding.rebuild": {"PathLike", "fspath", "listdir", "scandir", "strerror", "path"},
+    "rebuilding.broker_checkpoints": {"listdir"},
+    "rebuilding.rebuild": {"PathLike", "fspath"},
+    "rebuilding.rebuild_run": {"scandir", "strerror", "path"},
     "cli.shared": {"dup2", "open", "devnull", "environ", "O_WRONLY"},
     "cli.demo": {"path"},  # prints where the package keeps its example
 }
