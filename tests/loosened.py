@@ -1272,7 +1272,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "decoding/batches.py",
+        "decoding/belief.py",
         "tests/unit/partition/test_offset_proof.py",
         (
             "offsets: a batch leaves room for the one before it",
@@ -1680,7 +1680,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "decoding/batches.py",
+        "decoding/belief.py",
         _OFFSETS,
         (
             "offsets: a batch between a gap and damage is read from another copy",

@@ -9,7 +9,8 @@ Errors:
 - CorruptRecordError for damage. The given `Damage` raises it, or reports it and skips the batch.
 - UnsupportedFormatError for a wanted batch of a newer magic. It is raised in every mode.
 
-`log_tail.py` decides where a log ends. `batch_search.py` finds the next batch after damage.
+`belief.py` decides which offsets are believed, and `log_tail.py` where a log ends. `batch_search.py` finds the next
+batch after damage.
 """
 
 from __future__ import annotations
@@ -20,27 +21,18 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batch_search import BatchSearch
+from kafka_segment_source.decoding.belief import Belief, Skipped
 from kafka_segment_source.decoding.damage import Damage
 from kafka_segment_source.decoding.faults import Faults
-from kafka_segment_source.decoding.header_table import is_wrapper
+from kafka_segment_source.decoding.header_table import end_of, is_wrapper
 from kafka_segment_source.decoding.log_tail import LogTail
-from kafka_segment_source.decoding.offset_order import (
-    Disorder,
-    find_disorder,
-    is_misplaced,
-    needs_witness,
-    overlap,
-    shows_gaps,
-)
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kernels import batch_headers, batch_proof
 from kafka_segment_source.kernels.batch_headers import HeaderTable
-from kafka_segment_source.logdir.checksums import crc_of
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.pruning.disorder import is_witness
 from kafka_segment_source.storage.files import Bytes, InputFile
@@ -48,7 +40,6 @@ from kafka_segment_source.trust import Trust
 
 CHUNK_BYTES = 2 * 1024 * 1024  # a chunk, and the columns made of it, fit into the processor's caches
 _HEADERS = 16384  # batches in a chunk at most
-_WITNESSES = 64  # batches behind damage that are at hand, to look at before the file is searched
 
 TakeBuffer = Callable[[int], Bytes]
 """Returns a buffer of a size, for the bytes of the next chunks."""
@@ -92,25 +83,10 @@ class Outcome(NamedTuple):
 _NO_MORE = Outcome(Why.NO_MORE_WANTED)
 
 
-class _Skipped(NamedTuple):
-    """The batch that was left out right before some others.
-
-    end: the position after it.
-    first, last: the offsets that it states.
-    is_whole: whether it has the CRC that it states.
-    """
-
-    end: int = -1
-    first: int = -1
-    last: int = -1
-    is_whole: bool = False
-
-
 class BatchReader:
     """Reads one split's byte range chunk by chunk.
 
-    last: the last batch that was believed; None before the first one. is_done: whether the reader has proof that no
-    wanted row follows. It is False where only the range or the log ended.
+    is_done: whether the reader has proof that no wanted row follows. It is False where only the range or the log ended.
     """
 
     def __init__(
@@ -132,15 +108,11 @@ class BatchReader:
         self._damage = damage
         self._faults = Faults(split.path)
         self._chunk_bytes = chunk_bytes
-        self.last: BatchPlace | None = None
         self.is_done = False
-        self._believed_end = (
-            0  # the position after the last batch that was believed; 0: the offset before byte 0 is known
-        )
-        self._skipped = _Skipped()
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._offset_limit = limit_of(split.base_offset, split.next_base_offset)  # exclusive, of the segment
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
+        self._belief = Belief(file, split, self._search, self._faults)
         self._tail = LogTail(file, split, self._search)
         most = most_headers(split)
         self._table = np.empty((batch_headers.FIELDS, most), np.int64)
@@ -153,7 +125,12 @@ class BatchReader:
 
     def note_before(self, headers: HeaderTable) -> None:
         """Takes the batches just before the split, which another reader believed. They contradict a wrong offset."""
-        self._note_believed(headers)
+        self._belief.note(headers)
+
+    @property
+    def last(self) -> BatchPlace | None:
+        """The last batch that was believed; None before the first one."""
+        return self._belief.last
 
     @property
     def last_offset(self) -> int:
@@ -226,12 +203,12 @@ class BatchReader:
     def _find_sound_batches(self, buffer: Bytes, start: int, count: int, at: int) -> Generator[Chunk, None, Outcome]:
         """Yields chunks of the sound ones among `count` batches of the table, which begin at position `at`."""
         headers, bad = self._table[:, :count], self._bad[:count]
-        is_in_order = bool(self._report[batch_proof.IN_ORDER]) and at != self._skipped.end
+        is_in_order = bool(self._report[batch_proof.IN_ORDER]) and at != self._belief.skipped.end
         while headers.shape[1]:
-            fault = None if is_in_order else self._find_first_fault(headers, bad, buffer, start)
+            fault = None if is_in_order else self._belief.find_first_fault(headers, bad, buffer, start)
             good = headers if fault is None else headers[:, : fault[0]]
             wanted, more = self.count_wanted(good)
-            if not more and fault is not None and self._is_end_in_doubt(headers, fault[0]):
+            if not more and fault is not None and self._belief.is_end_in_doubt(headers, fault[0]):
                 more = True
             if wanted:
                 yield Chunk(buffer, good[:, :wanted], start)
@@ -239,7 +216,7 @@ class BatchReader:
                 self.is_done = True
                 return _NO_MORE
             if good.shape[1]:
-                self._note_believed(good)
+                self._belief.note(good)
                 at = end_of(good)
             if fault is None:
                 break
@@ -258,24 +235,9 @@ class BatchReader:
             if headers[batch_headers.POSITION, column] != at:
                 return Outcome(Why.PASSED_DAMAGE, at)
             first, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], column - 1].tolist()
-            self._skipped = _Skipped(at, first, last, not bad[column - 1])
+            self._belief.skipped = Skipped(at, first, last, not bad[column - 1])
             headers, bad = headers[:, column:], bad[column:]
         return Outcome(Why.WALK_STOPPED, at)
-
-    def _is_end_in_doubt(self, headers: HeaderTable, at: int) -> bool:
-        """Whether the batch that ends the wanted offsets leaves a gap before it, and batch `at`, the first one that is
-        out of order behind it, states wanted offsets: then either of them may be wrong (`offset_proof.py`)."""
-        end = self._split.bounds.offsets.end
-        base, last, before = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.AFTER]]
-        reaching = int(np.argmax(last[:at] >= end - 1))
-        return bool(base[reaching] > before[reaching] + 1 and base[reaching] >= end and base[at] < end)
-
-    def _note_believed(self, headers: HeaderTable) -> None:
-        """Notes that these batches are believed. There is at least one."""
-        last = headers[:, -1].tolist()
-        self._believed_end = last[batch_headers.POSITION] + last[batch_headers.SIZE]
-        self._search.last_offset = last[batch_headers.LAST_OFFSET]
-        self.last = BatchPlace(last[batch_headers.POSITION], last[batch_headers.BASE_OFFSET], last[batch_headers.CRC])
 
     def count_wanted(self, headers: HeaderTable) -> tuple[int, bool]:
         """Counts the batches before the end of the wanted rows. The second value is True if that end lies further on.
@@ -294,139 +256,6 @@ class BatchReader:
             if proves[:count].any():
                 return int(np.argmax(proves)) + 1, False
         return count, count == headers.shape[1]
-
-    # ---- what may be believed ----
-
-    def _find_first_fault(
-        self, headers: HeaderTable, bad: npt.NDArray[np.bool_], data: Bytes, start: int
-    ) -> tuple[int, DataError] | None:
-        """Finds the first batch that cannot be believed: its column and the error.
-
-        bad: the batches with a wrong CRC. start: where data[0] lies in the file.
-        """
-        first = int(bad.argmax())
-        count = first if bad[first] else headers.shape[1]
-        before, limit = self._search.last_offset, self._offset_limit
-        if self.last is None and self._split.start and self._is_borne_out(headers):
-            before = max(before, int(headers[batch_headers.BASE_OFFSET, 0]) - 1)
-        following = limit
-        good = headers[:, :count]
-        is_before_damage = False
-        if count and needs_witness(good, self._search.last_offset):
-            earlier = int(headers[batch_headers.LAST_OFFSET, count - 2]) if count > 1 else before
-            is_before_damage = count < headers.shape[1]
-            later = _find_later_offset(headers[:, count:], bad[count:], earlier)
-            if later is None:
-                next_position = self._search.find_following(end_of(good), earlier)
-                later = limit if next_position is None else self._search.read_base_offset(next_position)
-                is_before_damage = is_before_damage or next_position != end_of(good)
-            following, is_before_damage = later, is_before_damage and later != limit
-        is_behind_damage = int(headers[batch_headers.POSITION, 0]) != self._believed_end
-        wrong = find_disorder(good, before, limit, following, is_behind_damage)
-        if count > 1 and (wrong is None or (wrong.column == 1 and overlap(good))):
-            wrong = self._doubt_first(headers, count, before) or wrong
-        if wrong is None and count and headers[batch_headers.POSITION, 0] == self._skipped.end:
-            wrong = self._doubt_behind_skipped(headers)
-        if wrong is None and is_before_damage:
-            wrong = self._doubt_last(good, earlier, following)
-            after = self._read_following(headers, count - 1)
-            if wrong is None and after is not None and is_misplaced(headers, count - 1, earlier, after):
-                wrong = Disorder(count - 1, earlier + 1, after - 1)
-        if wrong is not None:
-            fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
-            place, base, last = headers[fields, wrong.column].tolist()
-            return wrong.column, self._faults.out_of_order(place, (base, last), (wrong.first, wrong.last))
-        if count == headers.shape[1]:
-            return None
-        size, magic, stated, position, offset = headers[
-            [
-                batch_headers.SIZE,
-                batch_headers.MAGIC,
-                batch_headers.CRC,
-                batch_headers.POSITION,
-                batch_headers.BASE_OFFSET,
-            ],
-            count,
-        ].tolist()
-        crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
-        return count, self._faults.bad_crc(position, offset, crc, stated)
-
-    def _is_borne_out(self, headers: HeaderTable) -> bool:
-        """Whether the first batch of a range inside the file has its offset from more than its own header.
-
-        The plan begins at a batch that its neighbours bear out. The batch after it may be damaged: a number that fits
-        is no accident. A wrapper of magic 0 or 1 states only its last offset.
-        """
-        if headers[batch_headers.MAGIC, 0] != kafka_format.MAGIC_V2:
-            return False
-        base, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], 0].tolist()
-        return bool(base == self._split.bounds.offsets.start or self._read_following(headers, 0) == last + 1)
-
-    def _read_following(self, headers: HeaderTable, at: int) -> int | None:
-        """Returns the first offset that the batch after batch `at` states, also where the table or the range ends.
-
-        None if there is none, or if it is a wrapper of magic 0 or 1, which states only its last offset.
-        """
-        if at + 1 < headers.shape[1]:
-            magic, base = headers[[batch_headers.MAGIC, batch_headers.BASE_OFFSET], at + 1].tolist()
-            return int(base) if magic == kafka_format.MAGIC_V2 else None
-        header = self._file.read_at(end_of(headers), kafka_format.MAGIC_END)
-        is_v2 = len(header) == kafka_format.MAGIC_END and header[kafka_format.MAGIC_AT] == kafka_format.MAGIC_V2
-        return int.from_bytes(header[: kafka_format.LENGTH_AT], "big", signed=True) if is_v2 else None
-
-    def _doubt_behind_skipped(self, headers: HeaderTable) -> Disorder | None:
-        """Decides about the batch right behind one that was left out.
-
-        If it states offsets of that one, and leaves a gap behind the batch before, the gap must have room for it.
-        Without a gap, the one that was left out is foreign. A wrapper of magic 0 or 1 states only its last offset. As
-        that one may be foreign in any case, only another copy is believed more.
-        """
-        skipped, after = self._skipped, self._read_following(headers, 0)
-        if after is not None and is_misplaced(headers, 0, skipped.last, after):
-            return Disorder(0, skipped.last + 1, after - 1)
-        magic, first = headers[[batch_headers.MAGIC, batch_headers.BASE_OFFSET], 0].tolist()
-        expected = self._search.last_offset + 1
-        least = expected + skipped.last - skipped.first + 1
-        is_in_gap = magic == kafka_format.MAGIC_V2 and expected < first < least
-        is_either = self._split.copies and is_in_gap and skipped.is_whole and first <= skipped.last
-        return Disorder(0, least, self._offset_limit - 1) if is_either else None
-
-    def _doubt_first(self, headers: HeaderTable, count: int, before: int) -> Disorder | None:
-        """Decides about a batch behind damage: in a file that shows no compaction, the batch after it begins where it
-        ends. If there are other copies, they have it at the right place.
-
-        headers: it and the batches after it. count: of those before the next damage, two or more. before: the last
-        offset before the damage.
-        """
-        good = headers[:, :count]
-        is_behind_damage = self.last is not None or not self._split.start
-        if not self._split.copies or not is_behind_damage:
-            return None
-        fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
-        (position, _), (base, following), (last, _), (records, _) = good[fields, :2].tolist()
-        if position == self._believed_end or following == last + 1 or records != last - base + 1:
-            return None
-        if is_misplaced(headers, 1, last, self._read_following(headers, 1)):
-            return None
-        return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
-
-    def _doubt_last(self, good: HeaderTable, earlier: int, following: int) -> Disorder | None:
-        """Decides about a batch between a gap and damage. In a file that shows no compaction, it stands at a wrong
-        place. If there are other copies, they have it at the right one.
-
-        good: the batches up to it; the rule before has filled in AFTER. earlier: the last offset before the gap.
-        following: the offset of the next sound batch. An index entry decides nothing, as an index may be damaged too.
-        """
-        fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
-        position, base, last, count = good[fields, -1].tolist()
-        if good[batch_headers.MAGIC, -1] != kafka_format.MAGIC_V2:
-            return None  # a wrapper states only its last offset, so every wrapper seems to leave a gap
-        ends = end_of(good[:, :-1]) if good.shape[1] > 1 else self._believed_end
-        first = 1 if self.last is None and self._split.start else 0  # what lies before the range is not known
-        is_whole = not shows_gaps(good[:, first:-1]) and count == last - base + 1
-        if self._split.copies and is_whole and position == ends:
-            return Disorder(good.shape[1] - 1, earlier + 1, following - 1)
-        return None
 
     # ---- where no whole batch is ----
 
@@ -501,25 +330,10 @@ class BatchReader:
         return following
 
 
-def _find_later_offset(headers: HeaderTable, bad: npt.NDArray[np.bool_], before: int) -> int | None:
-    """Returns the offset of the first sound batch above the offset `before`, of the next few batches. None if none is.
-
-    bad: the batches with a wrong CRC.
-    """
-    bases = headers[batch_headers.BASE_OFFSET, :_WITNESSES]
-    later = bases[~bad[:_WITNESSES] & (bases > before)]
-    return int(later[0]) if len(later) else None
-
-
 def most_headers(split: SegmentSplit) -> int:
     """Returns how many headers a table for this split has room for: few where segments are small."""
     most = (split.segment_size - split.start) // (kafka_format.LOG_OVERHEAD + kafka_format.MIN_LENGTH_V0) + 1
     return min(_HEADERS, max(most, 1))
-
-
-def end_of(headers: HeaderTable) -> int:
-    """The position after the last of these batches."""
-    return int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
 
 
 def _count_before(headers: HeaderTable, end: int) -> int:

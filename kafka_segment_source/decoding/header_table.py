@@ -51,3 +51,8 @@ def is_transactional_data(headers: HeaderTable) -> Mask:
 def record_counts(headers: HeaderTable) -> npt.NDArray[np.int64]:
     """How many records each batch has. An entry of magic 0 or 1 counts as one, as its header has no count."""
     return np.where(is_v2(headers), headers[batch_headers.COUNT], 1)
+
+
+def end_of(headers: HeaderTable) -> int:
+    """The position after the last of these batches."""
+    return int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])

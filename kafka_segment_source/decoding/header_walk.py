@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import BatchReader, Chunk, end_of, most_headers
+from kafka_segment_source.decoding.batches import BatchReader, Chunk, most_headers
+from kafka_segment_source.decoding.header_table import end_of
 from kafka_segment_source.decoding.offset_order import find_disorder, needs_witness
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers, batch_proof

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.batches import end_of
+from kafka_segment_source.decoding.header_table import end_of
 from kafka_segment_source.decoding.header_walk import FIRST_LOOK, SMALL_BATCH
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
