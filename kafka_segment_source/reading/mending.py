@@ -83,7 +83,32 @@ def mend(
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not pieces and _steps_back(split, wanted, copies, error):
         return [Lost(wanted, error)]
-    return pieces
+    passed = _find_passed(split, wanted, copies, error)
+    return pieces if passed is None else [Lost(passed, error), *pieces]
+
+
+def _find_passed(
+    split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError
+) -> OffsetRange | None:
+    """Returns the offsets of a whole batch that belongs before what was read already: another copy has it there, and
+    the file has nothing there. None if the damage is no such batch."""
+    if not isinstance(error, CorruptRecordError) or error.path != split.path or error.offset is None:
+        return None
+    own = next((copy for copy in copies for segment in copy.log.segments if segment.path == split.path), None)
+    segment = None if own is None else own.segment_of(error.offset)
+    if own is None or segment is None or segment.path != split.path or error.offset >= wanted.start:
+        return None
+    with SegmentView(segment, Trust()) as view:
+        moved = view.probe.proven(error.position)
+    if moved is None or (there := own.batch_at(moved.base_offset)) is None or there.crc == moved.crc:
+        return None
+    passed = OffsetRange(moved.base_offset, moved.last_offset + 1).intersect(split.bounds.offsets)
+    passed = passed.intersect(OffsetRange(end=min(there.base_offset, wanted.start)))
+    twins = (other.batch_at(moved.base_offset) for other in copies if other is not own and other.log.segments)
+    has_twin = any(
+        twin is not None and (twin.base_offset, twin.crc) == (moved.base_offset, moved.crc) for twin in twins
+    )
+    return passed if has_twin and not passed.is_empty else None
 
 
 def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:

@@ -129,3 +129,15 @@ def test_a_batch_that_changed_places_and_a_wrong_offset_in_the_other_copy(
     paths = write_copies(tmp_path, wrong, {0: f"[10-14 e0] [5-9 e0 (6)] {behind}"})[::turn]
     with pytest.raises(CorruptRecordError, match="no copy holds the offsets 10 to 14 whole"):
         read(paths)
+
+
+def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path) -> None:
+    """The read has passed its place when it meets the batch. The other copy has the batch at its place."""
+    sound = {0: "[0-7 e0]", 8: "[8-9 e0] [10-11 e0] [12-13 e0] [14-15 e0]", 16: "[16-17 e0]"}
+    moved = {0: "[0-7 e0]", 8: "[10-11 e0] [12-13 e0] [8-9 e0] [14-15 e0]", 16: "[16-17 e0]"}
+    paths = write_copies(tmp_path, moved, sound)
+    with pytest.raises(CorruptRecordError, match="batch out of order"):
+        read(paths)
+    assert offsets(paths, mode="DROPMALFORMED") == [*range(8), *range(10, 18)]
+    assert offsets(paths[::-1]) == list(range(18))
+    assert offsets(paths, startingOffsets='{"t":{"0":10}}') == list(range(10, 18))
