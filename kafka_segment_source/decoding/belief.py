@@ -112,7 +112,8 @@ class Belief:
         if wrong is not None:
             fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]
             place, base, last = headers[fields, wrong.column].tolist()
-            return wrong.column, self._faults.out_of_order(place, (base, last), (wrong.first, wrong.last))
+            error = self._faults.out_of_order(place, (base, last), (wrong.first, wrong.last))
+            return self._find_gap_for(good, wrong.column), error
         if count == headers.shape[1]:
             return None
         size, magic, stated, position, offset = headers[
@@ -127,6 +128,21 @@ class Belief:
         ].tolist()
         crc = crc_of(memoryview(data[position - start : position - start + size]), magic)  # type: ignore[arg-type]
         return count, self._faults.bad_crc(position, offset, crc, stated)
+
+    def _find_gap_for(self, good: HeaderTable, column: int) -> int:
+        """Returns the column of the batch behind an earlier gap that a wrong batch fits into, or else its own column.
+
+        Where other copies are searched for the wanted offsets of the wrong batch, the rows behind the gap must not be
+        returned before. good: batches with the row AFTER. column: of the wrong one.
+        """
+        is_alone = len(self._split.copies) <= 1
+        if is_alone or good[batch_headers.MAGIC, column] != kafka_format.MAGIC_V2:
+            return column
+        base, last = good[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], column]
+        first = max(base, self._split.bounds.offsets.start)  # of the wanted ones
+        before = good[:, :column]
+        has_room = (first <= last) & (before[batch_headers.AFTER] < first) & (before[batch_headers.BASE_OFFSET] > last)
+        return int(has_room.argmax()) if has_room.any() else column
 
     def _is_borne_out(self, headers: HeaderTable) -> bool:
         """Whether the first batch of a range inside the file has its offset from more than its own header.

@@ -46,6 +46,7 @@ class SegmentSplit(NamedTuple):
     version: the state of the file when it was listed.
     before: the same for the file of the segment before it.
     anchor: a batch at or before `start`; None where `start` is 0.
+    uncut: if it is one of several pieces of a segment, the offsets that all of them together return.
     log_end: for the last segment, the offset after its last whole batch; None where it is not known.
     storage: where the file is.
     """
@@ -66,6 +67,7 @@ class SegmentSplit(NamedTuple):
     version: FileVersion = NO_VERSION
     before: FileVersion | None = None
     anchor: BatchPlace | None = None
+    uncut: OffsetRange | None = None
     log_end: int | None = None
     storage: Storage = LOCAL
 

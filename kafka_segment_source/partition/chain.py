@@ -18,7 +18,7 @@ and no epoch decides.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -33,6 +33,7 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
+from kafka_segment_source.partition.twins import leave_misplaced_end
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -76,7 +77,7 @@ def settle(copies: list[PartitionLog], policy: Policy, warnings: Warnings) -> li
         list(map_ahead(_read_both, views, at_once))
     views_left = _leave_unreadable(views, policy, warnings)
     for copy in views_left:
-        said = copy.leave_misplaced_end([other for other in views_left if other is not copy])
+        said = leave_misplaced_end(copy, [other for other in views_left if other is not copy])
         warnings.add_all([] if said is None else [said], "misplaced end")
     fences = find_fences(views_left)
     warnings.add_all(
@@ -155,7 +156,8 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
             _drop_unused(segment, copy, nothing, _Chain([])) for copy in copies[1:] for segment in copy.log.segments
         ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
-    holes = [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
+    holes = list(cut_holes_before(chosen[0][1].start, logs))
+    holes += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -277,8 +279,23 @@ def _drop_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _
 
 
 def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:
-    why = f"{before.directory!r} ends before, {after.directory!r} begins after"
+    why = f"{before.directory!r} has none of them"
+    if before is not after:
+        why = f"{before.directory!r} ends before, {after.directory!r} begins after"
     return Hole(OffsetRange(end, start), why)
+
+
+def cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
+    """Yields the holes of single copies below the first offset that is read, from the log start on, each offset once.
+
+    No other copy fills them, as none begins below `end`. A log start is that of all copies (KIP-107).
+    """
+    start = max(log.offsets.start for log in copies)
+    for hole in sorted((hole for log in copies for hole in log.holes), key=lambda hole: hole.offsets.start):
+        offsets = hole.offsets.intersect(OffsetRange(start, end))
+        if not offsets.is_empty:
+            yield hole._replace(offsets=offsets)
+            start = offsets.end
 
 
 def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:

@@ -7,6 +7,7 @@ too where some of them are no whole batch. Raises StorageError, and FileChangedE
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError
@@ -18,6 +19,17 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Policy
 
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.survey import Survey
+
+
+class Stray(NamedTuple):
+    """A whole batch that a survey left out, and the offsets that are missing at its place, if they have room for it and
+    for the batches that were left out beside it."""
+
+    batch: BatchHeader
+    gap: OffsetRange
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -27,6 +39,9 @@ class Tail:
     damage: the bytes that follow and may not end a log, as an error. None if there are none.
     expected: the offset after the batch before the last one; None if it is not known.
     hides_batches: whether damage lies right before the last batch.
+    strays: whole batches that were left out, as their offsets contradict those around them. Not those that the file
+        also has at their place.
+    is_torn: whether bytes of the damage are no whole batch.
     """
 
     end: int
@@ -36,6 +51,8 @@ class Tail:
     damage: DataError | None = None
     expected: int | None = None
     hides_batches: bool = False
+    strays: tuple[Stray, ...] = ()
+    is_torn: bool = True
 
 
 def find_tail(log: PartitionLog, policy: Policy) -> Tail:
@@ -76,6 +93,29 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
         expected = segment.base_offset
     hides_batches = last is not None and surveyed.faults[-2] is not None
-    return Tail(
-        end, position, last, is_clean, surveyed.faults[-1] or surveyed.find_displaced(), expected, hides_batches
-    )
+    strays, is_torn = _find_strays(surveyed, policy)
+    damage = surveyed.faults[-1] or surveyed.find_displaced()
+    if damage is None and strays:
+        damage = next(place.fault for place in surveyed.left_out_places())
+    return Tail(end, position, last, is_clean, damage, expected, hides_batches, strays, is_torn)
+
+
+def _find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bool]:
+    """Returns the whole batches that a survey of the last segment left out. Returns too whether there are other bytes
+    that no gap explains."""
+    strays: list[Stray] = []
+    is_torn = False
+    with SegmentView(surveyed.segment, policy.trust) as view:
+        for place in surveyed.left_out_places():
+            whole, position, is_whole = [], place.start, True
+            while is_whole and position < place.end:
+                header = view.probe.proven(position)
+                is_whole = header is not None
+                if header is not None:
+                    position = header.end
+                    whole += [] if surveyed.has(header) else [header]
+            is_torn = is_torn or (not is_whole and place.gap.is_empty)
+            needed = sum(header.last_offset - header.base_offset + 1 for header in whole)
+            has_room = needed <= place.gap.end - place.gap.start
+            strays += [Stray(header, place.gap if has_room else OffsetRange(0, 0)) for header in whole]
+    return tuple(strays), is_torn

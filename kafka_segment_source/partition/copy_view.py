@@ -9,9 +9,9 @@ Comes in: a copy's log, as listed. Whole segments are read only for questions th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate, islice
+from itertools import accumulate
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import Rows, Survey
 
 _HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
-_MOST_COMPARED = 10_000  # batches of another copy that may be the same as a last batch with a gap before it
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
 
 
@@ -43,20 +42,23 @@ class CopyView:
     has_lost: whether another copy's history counts, so that this one is used up to an offset at most. Compaction may
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
+    has_proven_end: whether another copy has its last batch at the same place.
+    policy: what is believed of its files.
     """
 
     def __init__(self, log: PartitionLog, policy: Policy) -> None:
         self.log = log
         self.has_lost = False
         self.has_misplaced_end = False
-        self._has_proven_end = False
-        self._policy = policy
+        self.has_proven_end = False
+        self.policy = policy
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
         self._sizes = [0, *accumulate(segment.size for segment in log.segments)]
         self._tail: Tail | None = None
         self._epochs: Epochs | None = None
         self.epochs_fault: str | None = None  # a sentence, once the epochs were read
+        self._firsts: dict[str, int] = {}
         self._ends: dict[str, int | None] = {}
         self._places: dict[tuple[str, int], tuple[int, int]] = {}
         self._surveys: dict[str, Survey] = {}
@@ -77,7 +79,7 @@ class CopyView:
     def tail(self) -> Tail:
         """The end of the copy."""
         if self._tail is None:
-            self._tail = find_tail(self.log, self._policy) if self.log.segments else Tail(0)
+            self._tail = find_tail(self.log, self.policy) if self.log.segments else Tail(0)
         return self._tail
 
     @property
@@ -89,7 +91,7 @@ class CopyView:
         magic 0 or 1 does not state where it begins.
         """
         tail, last, expected = self.tail, self.tail.last, self.tail.expected
-        if last is None or expected is None or tail.hides_batches or last.magic != MAGIC_V2 or self._has_proven_end:
+        if last is None or expected is None or tail.hides_batches or last.magic != MAGIC_V2 or self.has_proven_end:
             return None
         return OffsetRange(expected, last.base_offset) if last.base_offset > expected else None
 
@@ -163,6 +165,14 @@ class CopyView:
         with self._open_view(segment) as view:
             return view.probe.proven(0)
 
+    def first_offset_of(self, segment: Segment) -> int:
+        """Returns the offset of the first batch of a segment. Its base offset if its bytes do not prove another one: a
+        wrapper of magic 0 or 1 states only its last offset."""
+        if segment.path not in self._firsts:
+            with self._open_view(segment) as view:
+                self._firsts[segment.path] = _find_first_offset(view)
+        return self._firsts[segment.path]
+
     def has_damaged_twin(self, batch: BatchHeader) -> bool:
         """Whether the copy has damage that begins with the header of another copy's batch: then it is that batch.
 
@@ -217,6 +227,7 @@ class CopyView:
 
     def _find_end(self, segment: Segment) -> int | None:
         with self._open_view(segment) as view:
+            self._firsts[segment.path] = _find_first_offset(view)
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
                 return None
@@ -289,12 +300,17 @@ class CopyView:
 
     def rows(self, header: BatchHeader) -> Rows | None:
         """Returns the records of one of the copy's batches, or None if they cannot be decoded."""
-        from kafka_segment_source.partition.survey import rows_of
-
         segment = self.segment_of(header.base_offset)  # a foreign batch may reach past the next name
         assert segment is not None
+        return self.rows_in(header, segment)
+
+    def rows_in(self, header: BatchHeader, segment: Segment) -> Rows | None:
+        """Returns the records of a batch of a segment, whatever offsets it states."""
+        # imported here, so that the kernels are loaded only for reading whole segments
+        from kafka_segment_source.partition.survey import rows_of
+
         try:
-            return rows_of(self.log, segment, header, self._policy.trust)
+            return rows_of(self.log, segment, header, self.policy.trust)
         except DataError:
             return None
 
@@ -304,51 +320,28 @@ class CopyView:
         from kafka_segment_source.partition.survey import survey
 
         if segment.path not in self._surveys:
-            self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self._policy)
+            self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self.policy)
         return self._surveys[segment.path]
 
-    def leave_misplaced_end(self, others: Sequence[CopyView]) -> str | None:
-        """Leaves out the copy's last batch if another copy proves that its offset is wrong. Returns a warning if so.
+    def leave_last_batch(self, log: PartitionLog) -> None:
+        """Leaves out the last batch, as it states wrong offsets. log: what is read of the copy now."""
+        tail = self.tail
+        assert tail.last is not None
+        assert tail.expected is not None
+        self.has_misplaced_end = True
+        self._tail = replace(tail, end=tail.expected, position=tail.last.position, last=None)
+        self.log = log
 
-        The batch leaves a gap after the one before it, and no batch follows it to prove its offset. Another copy has
-        the same batch inside the gap, by CRC and size, or what compaction left of it.
-        """
-        tail, last = self.tail, self.tail.last
-        if last is None or tail.expected is None or last.base_offset <= tail.expected:
-            return None
-        at_its_place = [other for other in others if other._has_at_its_place(last)]
-        for other in others:
-            header = None if other in at_its_place else self._find_twin(last, other, tail.expected)
-            if header is not None:
-                self.has_misplaced_end = True
-                self._tail = replace(tail, end=tail.expected, position=last.position, last=None)
-                is_cut = tail.damage is None or self._policy.drop_malformed
-                if is_cut:  # FAILFAST reads on, to the damage behind the batch
-                    self.log = replace(self.log, offsets=self.log.offsets.intersect(OffsetRange(end=tail.expected)))
-                return (
-                    f"{self.log.segments[-1].path!r} has a wrong offset at byte {last.position}: found"
-                    f" {last.base_offset}, and {other.log.directory!r} has the same batch at {header.base_offset}; it is"
-                    " read from there"
-                    + (
-                        f"; what lies behind it is not read here (mode=DROPMALFORMED): {tail.damage}"
-                        if is_cut and tail.damage is not None
-                        else ""
-                    )
-                )
-        self._has_proven_end = bool(at_its_place)  # a copy of this copy proves nothing against a third one
-        return None
+    def has_batches_in(self, offsets: OffsetRange) -> bool:
+        """Whether the copy has a sound batch that begins at one of these offsets."""
+        return next(self.headers_in(offsets), None) is not None
 
-    def _has_at_its_place(self, batch: BatchHeader) -> bool:
+    def has_at_its_place(self, batch: BatchHeader) -> bool:
         """Whether this copy has the batch of another one, at the same offset."""
         there = self.batch_at(batch.base_offset) if self.log.segments else None
         return there is not None and (there.base_offset, there.crc) == (batch.base_offset, batch.crc)
 
-    def _find_twin(self, batch: BatchHeader, other: CopyView, expected: int) -> BatchHeader | None:
-        """Returns the batch of another copy that is the same as `batch`, below it at an offset from `expected` on."""
-        below = islice(other._headers_in(OffsetRange(expected, batch.base_offset)), _MOST_COMPARED)
-        return next((header for header in below if self._is_twin(batch, other, header)), None)
-
-    def _headers_in(self, offsets: OffsetRange) -> Iterator[BatchHeader]:
+    def headers_in(self, offsets: OffsetRange) -> Iterator[BatchHeader]:
         """Yields the sound batches that begin at one of these offsets, in order."""
         for segment in self.segments_in(offsets):
             for header in self._headers_of(segment, offsets.start) if segment.size else ():
@@ -372,22 +365,13 @@ class CopyView:
         surveyed = self.survey(segment)
         yield from map(surveyed.header, range(surveyed.first_from(reached), surveyed.batches.shape[1]))
 
-    def _is_twin(self, batch: BatchHeader, other: CopyView, header: BatchHeader) -> bool:
-        """Whether two copies have the same batch at two offsets, or one of them has what compaction left of it.
-
-        Compaction leaves each record its timestamp, key, value, and place in the batch.
-        """
-        if (header.crc, header.size) == (batch.crc, batch.size):
-            return True
-        spans = header.last_offset - header.base_offset, batch.last_offset - batch.base_offset
-        if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
-            return False
-        rows, others = self.rows(batch), other.rows(header)
-        if not rows or not others:
-            return False
-        risen = batch.base_offset - header.base_offset
-        fallen = {offset - risen: row for offset, row in rows.items()}
-        return fallen.items() <= others.items() or others.items() <= fallen.items()
-
     def _open_view(self, segment: Segment) -> SegmentView:
-        return SegmentView(segment, self._policy.trust)
+        return SegmentView(segment, self.policy.trust)
+
+
+def _find_first_offset(view: SegmentView) -> int:
+    segment, header = view.segment, next(view.probe.walk(0), None)
+    if header is None or header.magic < MAGIC_V2:
+        return segment.base_offset
+    is_inside = header.last_offset < limit_of(segment.base_offset, segment.next_base_offset)
+    return header.base_offset if is_inside else segment.base_offset

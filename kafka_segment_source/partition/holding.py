@@ -13,7 +13,9 @@ from itertools import pairwise
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
+from kafka_segment_source.partition.copy_tail import Stray
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.twins import is_elsewhere
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -64,14 +66,15 @@ def find_held_spans(at: int, copies: list[ListedCopy], near: OffsetRange) -> lis
 def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) -> Sequence[_Rated]:
     """Returns the offsets of a segment, and how well the copy holds them.
 
-    Where the other copies agree, names decide. Otherwise the end of the segment is read.
+    Where the other copies agree, names decide. Otherwise the first batch and the end of the segment are read: its name
+    may be lower than its first batch.
     """
     if not segment.size:
         return ()
     differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
-        before_end = _leave_gap(copy, segment, _rate_density(copy, segment, tail.end, differing))
+        before_end = _leave_gaps(copy, segment, _rate_density(copy, segment, tail.end, differing), bool(differing))
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
             return *before_end, (OffsetRange(tail.end), DAMAGED)
         return before_end
@@ -82,8 +85,9 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
     if end is None:  # damage hides it, and a missing segment may follow
         return tuple(_rate_between_damage(copy, segment, differing))
     end = min(max(end, segment.base_offset), following)
-    held = (OffsetRange(segment.base_offset, end), _rate_density(copy, segment, end, differing))
-    return held, (OffsetRange(end, following), VOID)
+    first = min(copy.first_offset_of(segment), end)
+    held = (OffsetRange(first, end), _rate_density(copy, segment, end, differing))
+    return (OffsetRange(segment.base_offset, first), VOID), held, (OffsetRange(end, following), VOID)
 
 
 def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Iterator[_Rated]:
@@ -98,15 +102,18 @@ def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[Liste
     yield OffsetRange(reached, segment.span.end), rest
 
 
-def _leave_gap(copy: CopyView, segment: Segment, holding: int) -> Sequence[_Rated]:
-    """Returns the offsets of a last segment, and how well they are held: `holding`, or UNKNOWN in an unproven gap."""
-    tail, gap = copy.tail, copy.unproven_gap
-    if gap is None:
-        return ((OffsetRange(segment.base_offset, tail.end), holding),)
+def _leave_gaps(copy: CopyView, segment: Segment, holding: int, is_differing: bool) -> Sequence[_Rated]:
+    """Returns the offsets of a last segment, and how well they are held: `holding`, but UNKNOWN in an unproven gap.
+
+    is_differing: whether another copy lacks an equal segment. Only then it matters where the first batch begins.
+    """
+    end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)
+    first = min(copy.first_offset_of(segment), gap.start) if is_differing else segment.base_offset
     return (
-        (OffsetRange(segment.base_offset, gap.start), holding),
+        (OffsetRange(segment.base_offset, first), VOID),
+        (OffsetRange(first, gap.start), holding),
         (gap, UNKNOWN),
-        (OffsetRange(gap.end, tail.end), holding),
+        (OffsetRange(gap.end, end), holding),
     )
 
 
@@ -177,6 +184,10 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     manifest cannot be used, nobody knows how many bytes it had. Then another upload of the same segment explains it, or
     a disk, as that ends after the tier.
     """
+    if any(_is_lost(copy, stray, others) for stray in copy.tail.strays):
+        return False
+    if not copy.tail.is_torn:
+        return True
     last = copy.log.segments[-1]
     if last.is_of_unknown_size:
         if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):
@@ -197,6 +208,13 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
+
+
+def _is_lost(copy: CopyView, stray: Stray, others: Sequence[CopyView]) -> bool:
+    """Whether no other copy has a batch that was left out in this one, and another batch fills the gap at its place."""
+    if is_elsewhere(copy, copy.log.segments[-1], stray.batch, others):
+        return False
+    return stray.gap.is_empty or any(other.has_batches_in(stray.gap) for other in others)
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

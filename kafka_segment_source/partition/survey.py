@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,18 @@ class Extent:
     error: DataError | None = None
 
 
+class LeftOut(NamedTuple):
+    """Bytes between two sound batches of a segment, or after the last one, that were left out as damage.
+
+    start, end: positions, exclusive of `end`. gap: the offsets that are missing there; none after the last batch.
+    """
+
+    fault: DataError
+    start: int
+    end: int
+    gap: OffsetRange
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """The sound batches of a segment that reach into the wanted offsets, int64[FIELDS, n], in order.
@@ -93,13 +106,27 @@ class Survey:
         is_behind_gap = (base > before + 1) & ~is_behind_damage
         return bool((has_count & (is_behind_gap | (count < last - base + 1))).any())
 
+    def left_out_places(self) -> list[LeftOut]:
+        """Returns where damage was left out, in order."""
+        reached = max(self.offsets.start, self.segment.base_offset)
+        batches = zip(self.batches[batch_headers.POSITION].tolist(), self.firsts.tolist(), strict=True)
+        afters = (self.batches[batch_headers.LAST_OFFSET] + 1).tolist()
+        places = []
+        for fault, (position, first), after in zip(
+            self.faults, [*batches, (self.segment.size, -1)], [*afters, -1], strict=True
+        ):
+            if fault is not None:
+                places.append(LeftOut(fault, fault.position, position, OffsetRange(reached, max(first, reached))))
+            reached = after
+        return places
+
     def find_displaced(self) -> DataError | None:
-        """Returns the first damage that no missing offset explains. Its records belong after the last batch, unless
-        they are there twice: one of the batches around it states a wrong offset."""
-        start = max(self.offsets.start, self.segment.base_offset)
-        before = np.concatenate(([start], self.batches[batch_headers.LAST_OFFSET] + 1))
-        pairs = zip(self.faults, self.firsts <= before[:-1], strict=False)
-        return next((fault for fault, is_full in pairs if fault is not None and is_full), None)
+        """Returns the first damage before a batch that no missing offset explains. Its records belong after the last
+        batch, unless they are there twice: one of the batches around it states a wrong offset."""
+        places = self.left_out_places()
+        return next(
+            (place.fault for place in places if place.gap.is_empty and place.fault is not self.faults[-1]), None
+        )
 
     def _find_left_out(self, offsets: OffsetRange) -> DataError | None:
         """Returns the first damage that states one of these offsets, wherever it lies."""
@@ -109,6 +136,12 @@ class Survey:
         """Returns the number of the first sound batch that ends at or after an offset, or the number of batches if none
         does."""
         return int(np.searchsorted(self.batches[batch_headers.LAST_OFFSET], offset))
+
+    def has(self, batch: BatchHeader) -> bool:
+        """Whether a sound batch has the offset and the CRC of another one."""
+        at = self.first_from(batch.last_offset)
+        fields = [batch_headers.BASE_OFFSET, batch_headers.CRC]
+        return bool(self.batches[fields, at : at + 1].T.tolist() == [[batch.base_offset, batch.crc]])
 
     def between(self, offsets: OffsetRange) -> HeaderTable:
         """Returns the sound batches that reach into a range of offsets."""

@@ -196,7 +196,7 @@ def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
     """Cuts a split. A cut outside its offsets is none: a wrong offset there would leave the bytes to no piece."""
     pieces = []
-    rest = split
+    rest = split._replace(uncut=split.bounds.offsets) if cuts and split.copies else split
     for cut in cuts:
         end = rest.end_offset
         if cut.offset <= rest.start_offset or (end is not None and cut.offset >= end):

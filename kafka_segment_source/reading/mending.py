@@ -29,11 +29,13 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.partition.chain import cut_holes_before
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
+from kafka_segment_source.partition.twins import is_elsewhere
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.trust import Policy, Trust
@@ -83,32 +85,52 @@ def mend(
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not pieces and _steps_back(split, wanted, copies, error):
         return [Lost(wanted, error)]
-    passed = _find_passed(split, wanted, copies, error)
-    return pieces if passed is None else [Lost(passed, error), *pieces]
+    if wanted.is_empty and (beyond := _find_beyond(split.path, copies, error)) is not None:
+        return [Lost(beyond, error)]
+    elsewhere = _find_elsewhere(split, wanted, copies, error)
+    return pieces if elsewhere is None else [Lost(elsewhere, error), *pieces]
 
 
-def _find_passed(
+def _find_elsewhere(
     split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError
 ) -> OffsetRange | None:
-    """Returns the offsets of a whole batch that belongs before what was read already: another copy has it there, and
-    the file has nothing there. None if the damage is no such batch."""
+    """Returns the offsets of a whole batch that belongs before what was read already, or into another piece of the
+    segment: another copy has it there, and the file has nothing there. None if the damage is no such batch."""
     if not isinstance(error, CorruptRecordError) or error.path != split.path or error.offset is None:
         return None
     own = next((copy for copy in copies for segment in copy.log.segments if segment.path == split.path), None)
     segment = None if own is None else own.segment_of(error.offset)
-    if own is None or segment is None or segment.path != split.path or error.offset >= wanted.start:
+    if own is None or segment is None or segment.path != split.path:
         return None
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
-    if moved is None or (there := own.batch_at(moved.base_offset)) is None or there.crc == moved.crc:
+    if moved is None or ((there := own.batch_at(moved.base_offset)) is not None and there.crc == moved.crc):
         return None
-    passed = OffsetRange(moved.base_offset, moved.last_offset + 1).intersect(split.bounds.offsets)
-    passed = passed.intersect(OffsetRange(end=min(there.base_offset, wanted.start)))
-    twins = (other.batch_at(moved.base_offset) for other in copies if other is not own and other.log.segments)
-    has_twin = any(
-        twin is not None and (twin.base_offset, twin.crc) == (moved.base_offset, moved.crc) for twin in twins
-    )
-    return passed if has_twin and not passed.is_empty else None
+    stated = OffsetRange(moved.base_offset, moved.last_offset + 1)
+    stated = stated.intersect(split.bounds.offsets if split.uncut is None else split.uncut)
+    if there is not None:
+        stated = stated.intersect(OffsetRange(end=there.base_offset))
+    is_read = stated.is_empty or wanted.start <= stated.start < wanted.end
+    has_twin = any(other.has_at_its_place(moved) for other in copies if other is not own)
+    return stated if has_twin and not is_read else None
+
+
+def _find_beyond(path: str, copies: Sequence[CopyView], error: KafkaSegmentError | None) -> OffsetRange | None:
+    """Returns the offsets of a whole batch behind the last offset that the names leave to its segment, if the batch
+    lies nowhere else: the next file has a lower name than its first batch. None if the damage is no such batch."""
+    if not isinstance(error, CorruptRecordError) or error.path != path:
+        return None
+    for own in copies:
+        for segment in own.log.segments:
+            if segment.path != path:
+                continue
+            with SegmentView(segment, Trust()) as view:
+                batch = view.probe.proven(error.position)
+            if batch is None or batch.base_offset < segment.span.end:
+                return None
+            held = OffsetRange(batch.base_offset, batch.last_offset + 1)
+            return None if is_elsewhere(own, segment, batch, copies) else held
+    return None
 
 
 def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:
@@ -138,11 +160,15 @@ def find_lost(source: Source, policy: Policy, *, decodes: bool) -> list[Lost]:
     log = copies[0].log
     there = [copy for copy in copies if copy.end > copy.start or copy.tail.damage is not None]  # not torn bytes alone
     start = min((copy.start for copy in there), default=0)
+    start = min((hole.offsets.start for hole in cut_holes_before(start, [copy.log for copy in copies])), default=start)
     surveyed = _survey_copies(copies, OffsetRange(start), policy, decodes=decodes)
     last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
     surveyed.end = max(last_bases, default=start)
     report = _Report(f"{log.topic}-{log.partition}", copies, surveyed.failures)
-    return [held for _, held in surveyed.held_by(report) if isinstance(held, Lost)]
+    lost = [held for _, held in surveyed.held_by(report) if isinstance(held, Lost)]
+    ends = [(file.segment.path, file.faults[-1]) for file in surveyed.files if file.faults[-1] is not None]
+    beyond = [(offsets, fault) for path, fault in ends if (offsets := _find_beyond(path, copies, fault)) is not None]
+    return [*lost, *(Lost(offsets, fault) for offsets, fault in beyond if fault is not None)]
 
 
 def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
@@ -163,6 +189,7 @@ class _Surveyed:
     def __init__(self, wanted: OffsetRange, may_have_gaps: bool) -> None:
         self.end = wanted.end  # offsets below it were there once
         self.failures: dict[str, KafkaSegmentError] = {}
+        self.files: list[Survey] = []
         self.found: list[tuple[Survey, Extent]] = []
         self._wanted = wanted
         self._may_have_gaps = may_have_gaps
@@ -210,6 +237,7 @@ def _survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
+            surveyed.files.append(surveyed_file)
     known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
@@ -222,7 +250,8 @@ def _survey_copies(
                 counted += [replace(extent, offsets=offsets) for offsets in same]
             elif batch is not None:
                 known.append(parts[1].offsets)
-            surveyed.found += [(surveyed_file, part) for part in counted if _is_counted(copy, part, copies)]
+            surveyed.found += [(surveyed_file, part) for part in counted if not _is_behind_end(copy, part)]
+        surveyed.found += [(surveyed_file, extent) for extent in _rate_end(copy, surveyed_file, copies)]
     return surveyed
 
 
@@ -285,11 +314,19 @@ def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) 
     )
 
 
-def _is_counted(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> bool:
-    """Whether an extent counts. Damage at the end of a log does not if other copies explain it."""
-    if extent.offsets.is_empty or extent.holding != DAMAGED or extent.offsets.start < copy.tail.end:
-        return not extent.offsets.is_empty
-    return copy.tail.damage is not None and not is_explained(copy, [other for other in copies if other is not copy])
+def _is_behind_end(copy: CopyView, extent: Extent) -> bool:
+    """Whether an extent has no offsets, or is damage behind the end of a copy (`_rate_end`)."""
+    is_behind = extent.holding == DAMAGED and extent.offsets.start >= copy.tail.end
+    return extent.offsets.is_empty or is_behind
+
+
+def _rate_end(copy: CopyView, surveyed_file: Survey, copies: Sequence[CopyView]) -> list[Extent]:
+    """Returns the offsets behind the end of a copy as damage, if that is in doubt, and no other copy explains it."""
+    damage, offsets = copy.tail.damage, OffsetRange(copy.tail.end).intersect(surveyed_file.offsets)
+    if damage is None or offsets.is_empty or surveyed_file.segment.path != copy.log.segments[-1].path:
+        return []
+    is_lost = not is_explained(copy, [other for other in copies if other is not copy])
+    return [Extent(offsets, DAMAGED, damage)] if is_lost else []
 
 
 def _join_runs(

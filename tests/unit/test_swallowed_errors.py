@@ -87,7 +87,7 @@ JUDGED: dict[str, str] = {
     "partition.chain:_find_same: StorageError": "the copy does not count as one that has the same; the first error is raised",
     "partition.chain:_leave_unreadable: StorageError": "a warning, where another copy has the same bytes or more; else it is raised",
     "partition.chain:_read_both: StorageError": "it comes again when the fact is asked for",
-    "partition.copy_view:CopyView.rows: DataError": "the caller compares what can be decoded, and reading reports the damage",
+    "partition.copy_view:CopyView.rows_in: DataError": "the caller compares what can be decoded, and reading reports the damage",
     "partition.survey:_rate_rest: DataLossError": "how well the copy holds the rest is not known, so another one goes first",
     "planning.plan:_begins_compressed: KafkaSegmentError": "one thread reads, and raises it",
     "planning.planner:_cut_each.cut_one: FileChangedError": "the split stays whole, with a warning",

@@ -3,6 +3,7 @@ does not win by it."""
 
 from __future__ import annotations
 
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,49 @@ def test_the_first_file_of_a_copy_is_empty(epochs: tuple[str, ...], turn: int, t
     assert read(paths) == rows((0, 4, 0), (5, 6, 1))
 
 
+WHOLE = {0: "[0-1 e0] [2-3 e0] [4-5 e0]", 6: "[6-7 e0] [8-9 e0]", 10: "[10-11 e0] [12-13 e0]"}
+
+
+@TURNS
+@pytest.mark.parametrize("cut", [{}, {"maxRecordsPerPartition": 1}, {"trustIndexes": False}])
+@pytest.mark.parametrize(
+    ("base", "name"), [(6, 1), (6, 2), (6, 5), (10, 3), (10, 7), (10, 8), (10, 9), (6, 12), (10, 11), (10, 12)]
+)
+def test_a_segment_file_with_a_wrong_name(base: int, name: int, cut: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """The offsets from a lower name up to the first batch are in the other copy, and in the segment before."""
+    renamed = {name if at == base else at: text for at, text in WHOLE.items()}
+    paths = write_copies(tmp_path, renamed, WHOLE)[::turn]
+    assert offsets(paths, **cut) == list(range(14))
+    assert offsets(paths, startingOffsets={"t": {"0": 3}}, **cut) == list(range(3, 14))
+    assert not any(found.problem for found in kafkaseg.verify(paths).together)
+
+
+@TURNS
+@pytest.mark.parametrize("name", [1, 2, 3, 4, 5])
+def test_a_segment_file_with_a_lower_name_beside_a_later_copy(name: int, turn: int, tmp_path: Path) -> None:
+    """No other copy has the offsets that the name cuts off."""
+    renamed = {name if at == 6 else at: text for at, text in WHOLE.items()}
+    paths = write_copies(tmp_path, renamed, {at: text for at, text in WHOLE.items() if at >= 6})[::turn]
+    with pytest.raises(CorruptRecordError, match=r"out of order .*0000\.log at byte"):
+        offsets(paths)
+
+
+@TURNS
+@pytest.mark.parametrize("later", ["[5 e0] [6 e0]", "[6 e0] [7 e0]"])
+def test_a_first_file_without_a_byte_is_a_loss_that_no_later_copy_hides(later: str, turn: int, tmp_path: Path) -> None:
+    """Another copy begins where retention left it. Neither has the offsets of the empty file."""
+    first = int(later[1])
+    paths = write_copies(tmp_path, {0: "", 2: "", 5: "[5 e0] [6 e0] [7 e0]"}, {first: f"{later} [{first + 2} e0]"})
+    with pytest.raises(DataLossError, match=r"0000\.log' is empty: no file holds the offsets 0 to 1 of partition t-0"):
+        read(paths[::turn])
+    with pytest.raises(DataLossError, match=r"0002\.log' is empty: no file holds the offsets 3 to 4 of partition t-0"):
+        read(paths[::turn], startingOffsets={"t": {"0": 3}})
+    assert offsets(paths[::turn], startingOffsets={"t": {"0": 5}})[:3] == [5, 6, 7]
+    assert offsets(paths[::turn], failOnDataLoss=False)[:3] == [5, 6, 7]
+    problems = [found.what for found in kafkaseg.verify(paths[::turn]).together if found.problem]
+    assert any("offsets 0 to 4" in problem for problem in problems), problems
+
+
 @TURNS
 @pytest.mark.parametrize(
     ("moved", "whole", "first"),
@@ -132,12 +176,33 @@ def test_a_batch_that_changed_places_and_a_wrong_offset_in_the_other_copy(
 
 
 def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path) -> None:
-    """The read has passed its place when it meets the batch. The other copy has the batch at its place."""
+    """The other copy has the batch at its place. A read that was cut behind that place has passed it."""
     sound = {0: "[0-7 e0]", 8: "[8-9 e0] [10-11 e0] [12-13 e0] [14-15 e0]", 16: "[16-17 e0]"}
     moved = {0: "[0-7 e0]", 8: "[10-11 e0] [12-13 e0] [8-9 e0] [14-15 e0]", 16: "[16-17 e0]"}
     paths = write_copies(tmp_path, moved, sound)
-    with pytest.raises(CorruptRecordError, match="batch out of order"):
-        read(paths)
-    assert offsets(paths, mode="DROPMALFORMED") == [*range(8), *range(10, 18)]
-    assert offsets(paths[::-1]) == list(range(18))
+    assert read(paths) == read(paths[::-1]) == rows((0, 17, 0))
     assert offsets(paths, startingOffsets='{"t":{"0":10}}') == list(range(10, 18))
+    with pytest.raises(CorruptRecordError, match="batch out of order"):
+        read(paths, maxRecordsPerPartition=3)
+    assert offsets(paths, maxRecordsPerPartition=3, mode="DROPMALFORMED") == [*range(8), *range(10, 18)]
+
+
+BATCHES = "[12-13 e0]", "[14-15 e0]", "[16-17 e0]", "[18-19 e0]"
+CUTS: list[dict[str, Any]] = [{}, {"maxRecordsPerPartition": 2}, {"minPartitions": 9}]
+DOUBLED = [[*BATCHES[:at], batch, *BATCHES[at:]] for batch in BATCHES for at in range(5)]
+
+
+@pytest.mark.parametrize("order", [*map(list, permutations(BATCHES)), *DOUBLED], ids="".join)
+def test_batches_of_a_last_segment_in_any_order_and_twice(order: list[str], tmp_path: Path) -> None:
+    """The other copy ends anywhere. Where it ends with the log it has every batch, so nothing is at fault, unless the
+    segment was cut: then a piece may meet a batch that belongs into another one."""
+    before = {0: "[0-5 e0]", 6: "[6-11 e0]"}
+    for end in range(len(BATCHES) + 1):
+        whole = before | {12: " ".join(BATCHES[:end])}
+        paths = write_copies(tmp_path / str(end), before | {12: " ".join(order)}, whole)
+        for given, first, cut in product((paths, paths[::-1]), (0, 13), CUTS):
+            try:
+                assert offsets(given, startingOffsets={"t": {"0": first}}, **cut) == list(range(first, 20))
+            except (CorruptRecordError, DataLossError):
+                assert end < len(BATCHES) or cut
+                assert order != list(BATCHES)
