@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -169,18 +169,21 @@ def _locate(
         return OffsetPlace(log.topic, log.partition, start, end), doubts
     steps: list[SearchStep] = []
     bounds = ScanBounds(OffsetRange(offset))
-    batch = search(log, bounds, source, policy, lambda split: _find_batches(split, offset, policy), steps)
+    batch = search(log, bounds, source, policy, partial(_find_batches, offset, policy), steps)
     fetch = None if batch is None else _find_fetch(log, batch, fetch_bytes, end, policy.trust)
     return OffsetPlace(log.topic, log.partition, start, end, batch, tuple(steps), fetch), doubts
 
 
-def _find_batches(split: SegmentSplit, offset: int, policy: Policy) -> Iterator[FoundBatch]:
+def _find_batches(
+    offset: int, policy: Policy, split: SegmentSplit, note_passed: Callable[[int | None], None]
+) -> Iterator[FoundBatch]:
     """Yields the first batch of each part of a split that reaches an offset."""
     with SplitFile(split, policy.trust, damage_in(split, policy), reads_all=False) as source:
         for chunk in source.chunks():
             reaching = np.flatnonzero(chunk.headers[batch_headers.LAST_OFFSET] >= offset)
             if len(reaching):
                 yield FoundBatch.of(split.path, chunk.headers, int(reaching[0]))
+            note_passed(source.next_offset)
 
 
 def _find_fetch(log: PartitionLog, batch: FoundBatch, most: int, log_end: int, trust: Trust) -> Fetch | None:

@@ -133,17 +133,22 @@ class SearchStep:
         }
 
 
+ReadPart = Callable[[SegmentSplit, Callable[[int | None], None]], Iterator[FoundBatch]]
+"""Reads a split. It calls the function after each chunk, with the offset after it, as far as that is known."""
+
+
 def search(
     log: PartitionLog,
     bounds: ScanBounds,
     source: Source,
     policy: Policy,
-    read: Callable[[SegmentSplit], Iterator[FoundBatch]],
+    read: ReadPart,
     steps: list[SearchStep] | None = None,
 ) -> FoundBatch | None:
     """Returns the first thing that `read` finds inside the bounds, segment by segment. None if there is none.
 
-    read: yields what a split holds, in order. steps: gets one for each segment that was looked at.
+    read: yields what a split holds, in order, and notes what it has passed.
+    steps: gets one for each segment that was looked at.
     """
     for segment in log.segments:
         own = bounds._replace(offsets=bounds.offsets.intersect(log.offsets).intersect(segment.offsets))
@@ -157,12 +162,19 @@ def search(
             split = anchored(split_of(log, segment, own, narrowed.start, narrowed.end), view.probe)
             if steps is not None:
                 step = replace(step, start=narrowed.start, end=narrowed.end, **_find_entries(view, narrowed, own))
-        batch = next(read(split) if not split.copies else Follower(split, source, policy).run(read), None)
+        batch = next(_run(read, split, source, policy), None)
         if steps is not None:
             steps.append(replace(step, found=batch))
         if batch is not None:
             return batch
     return None
+
+
+def _run(read: ReadPart, split: SegmentSplit, source: Source, policy: Policy) -> Iterator[FoundBatch]:
+    if not split.copies:
+        return read(split, lambda next_offset: None)
+    follower = Follower(split, source, policy)
+    return follower.run(lambda part: read(part, follower.note_passed))
 
 
 def _find_entries(view: SegmentView, narrowed: ByteRange, bounds: ScanBounds) -> dict[str, Any]:

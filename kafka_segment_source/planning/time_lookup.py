@@ -7,8 +7,9 @@ the files instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from kafka_segment_source.bounds import ScanBounds, TimeRange
 from kafka_segment_source.decoding.damage import damage_in
@@ -29,11 +30,13 @@ def first_offset_at(
     With several copies, rows that are damaged in one copy are looked for in the others. steps: as in `search`.
     """
     bounds = ScanBounds(times=TimeRange(timestamp))
-    batch = search(log, bounds, source, policy, lambda split: _find_records(split, policy), steps)
+    batch = search(log, bounds, source, policy, partial(_find_records, policy), steps)
     return None if batch is None else batch.offset
 
 
-def _find_records(split: SegmentSplit, policy: Policy) -> Iterator[FoundBatch]:
+def _find_records(
+    policy: Policy, split: SegmentSplit, note_passed: Callable[[int | None], None]
+) -> Iterator[FoundBatch]:
     """Yields the first record of each part of a split's rows."""
     damage = damage_in(split, policy)
     with SplitFile(split, policy.trust, damage, reads_all=False) as source:
@@ -42,3 +45,4 @@ def _find_records(split: SegmentSplit, policy: Policy) -> Iterator[FoundBatch]:
             for records in decoder.decode(chunk):
                 batch = FoundBatch.of(split.path, records.headers, int(records.ints[BATCH, 0]))
                 yield replace(batch, offset=int(records.longs[OFFSET, 0]), timestamp=int(records.longs[TIMESTAMP, 0]))
+            note_passed(source.next_offset)

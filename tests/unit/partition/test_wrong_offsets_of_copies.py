@@ -206,3 +206,17 @@ def test_batches_of_a_last_segment_in_any_order_and_twice(order: list[str], tmp_
             except (CorruptRecordError, DataLossError):
                 assert end < len(BATCHES) or cut
                 assert order != list(BATCHES)
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "DROPMALFORMED", "failOnDataLoss": False}])
+@pytest.mark.parametrize("doubled", DOUBLED, ids="".join)
+def test_a_time_behind_a_batch_that_is_there_twice(doubled: list[str], options: dict[str, Any], tmp_path: Path) -> None:
+    """The search for a time reads on in the other copy from where it was, as a read does."""
+    for behind in ({}, {20: "[20-21 e0]"}):
+        log = {0: "[0-5 e0]", 6: "[6-11 e0]"}
+        hurt, whole = log | {12: " ".join(doubled)} | behind, log | {12: " ".join(BATCHES)} | behind
+        paths = write_copies(tmp_path / str(len(behind)), hurt, whole)
+        for first in (13, 14, 17, 19, *(at + 1 for at in behind)):
+            expected = list(range(first, 22 if behind else 20))
+            assert offsets(paths, startingTimestamp=1000 + 10 * first, **options) == expected
+            assert kafkaseg.offsets_for_time(paths, 1000 + 10 * first).partitions[0].offset == first
