@@ -33,7 +33,7 @@ test-spark: machine $(READY)
 # More random cases of the tests that try them: damaged logs, hurt and compacted copies, reads beside a simulated
 # broker, and kills of the ETL job.
 test-cases: machine $(READY)
-	@KAFKASEG_CASES=many $(PY) -m pytest -n $(PROCESSES) tests/fuzz tests/simulation tests/property/test_hurt_copies.py tests/property/test_replica_sets.py tests/property/test_foreign_files.py tests/examples/test_etl_job.py
+	@KAFKASEG_CASES=many $(PY) -m pytest -n $(PROCESSES) tests/fuzz tests/simulation tests/property/test_hurt_copies.py tests/property/test_replica_sets.py tests/property/test_foreign_files.py tests/property/test_misplaced_batches.py tests/examples/test_etl_job.py
 
 # The tests of object stores with servers of others: s3proxy where mvn can fetch it, Azurite where npm can.
 STORES = $(shell $(PY) -m tests.support.store_servers)

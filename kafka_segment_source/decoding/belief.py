@@ -223,11 +223,11 @@ class Belief:
 
     def is_end_in_doubt(self, headers: HeaderTable, at: int) -> bool:
         """Whether the batch that ends the wanted offsets leaves a gap before it, and batch `at`, the first one that is
-        out of order behind it, states wanted offsets: then either of them may be wrong (`offset_proof.py`)."""
+        out of order behind it, states wanted offsets below it: then either of them may be wrong (`offset_proof.py`)."""
         end = self._split.bounds.offsets.end
         base, last, before = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.AFTER]]
         reaching = int(np.argmax(last[:at] >= end - 1))
-        return bool(base[reaching] > before[reaching] + 1 and base[reaching] >= end and base[at] < end)
+        return bool(base[reaching] > before[reaching] + 1 and base[at] < min(end, base[reaching]))
 
 
 def _find_later_offset(headers: HeaderTable, bad: npt.NDArray[np.bool_], before: int) -> int | None:

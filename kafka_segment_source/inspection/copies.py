@@ -19,7 +19,7 @@ from kafka_segment_source.logdir.segments import ListedLog, PartitionLog
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_copies, examined_logs
 from kafka_segment_source.partition.missing import all_evidence
-from kafka_segment_source.reading.mending import find_lost
+from kafka_segment_source.reading.lost_offsets import find_lost
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.retrying import try_again
@@ -75,8 +75,8 @@ def _find_losses(
     ]
     if any(finding.is_loss for copy in copies for finding in copy.findings):
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
-    else:
-        losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in log.holes]
+    holes = [hole for hole in log.holes if all(hole.offsets.intersect(loss.offsets).is_empty for loss in losses)]
+    losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in holes]
     return losses, cuts
 
 

@@ -25,7 +25,7 @@ from itertools import groupby, pairwise
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.kafka_format import MAX_OFFSET
+from kafka_segment_source.kafka_format import MAX_OFFSET, segment_file
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, choose
@@ -33,7 +33,7 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
-from kafka_segment_source.partition.twins import leave_misplaced_end
+from kafka_segment_source.partition.twins import find_hidden_batches, leave_misplaced_end
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -156,7 +156,10 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
             _drop_unused(segment, copy, nothing, _Chain([])) for copy in copies[1:] for segment in copy.log.segments
         ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
-    holes = list(cut_holes_before(chosen[0][1].start, logs))
+    holes = list(_cut_holes_before(chosen[0][1].start, logs))
+    holes += [
+        _note_hidden(segment, offsets) for segment, hidden in find_hidden_batches(copies, near) for offsets in hidden
+    ]
     holes += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
@@ -285,7 +288,7 @@ def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) 
     return Hole(OffsetRange(end, start), why)
 
 
-def cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
+def _cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
     """Yields the holes of single copies below the first offset that is read, from the log start on, each offset once.
 
     No other copy fills them, as none begins below `end`. A log start is that of all copies (KIP-107).
@@ -296,6 +299,11 @@ def cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
         if not offsets.is_empty:
             yield hole._replace(offsets=offsets)
             start = offsets.end
+
+
+def _note_hidden(segment: Segment, offsets: OffsetRange) -> Hole:
+    name = segment_file(segment.span.end)
+    return Hole(offsets, f"{segment.path!r} has them, although the next file, {name}, begins there by its name")
 
 
 def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:

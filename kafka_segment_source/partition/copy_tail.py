@@ -93,29 +93,38 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
         expected = segment.base_offset
     hides_batches = last is not None and surveyed.faults[-2] is not None
-    strays, is_torn = _find_strays(surveyed, policy)
+    strays, is_torn = find_strays(surveyed, policy)
     damage = surveyed.faults[-1] or surveyed.find_displaced()
     if damage is None and strays:
         damage = next(place.fault for place in surveyed.left_out_places())
     return Tail(end, position, last, is_clean, damage, expected, hides_batches, strays, is_torn)
 
 
-def _find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bool]:
+def find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bool]:
     """Returns the whole batches that a survey of the last segment left out. Returns too whether there are other bytes
     that no gap explains."""
     strays: list[Stray] = []
     is_torn = False
     with SegmentView(surveyed.segment, policy.trust) as view:
         for place in surveyed.left_out_places():
-            whole, position, is_whole = [], place.start, True
-            while is_whole and position < place.end:
-                header = view.probe.proven(position)
-                is_whole = header is not None
-                if header is not None:
-                    position = header.end
-                    whole += [] if surveyed.has(header) else [header]
-            is_torn = is_torn or (not is_whole and place.gap.is_empty)
-            needed = sum(header.last_offset - header.base_offset + 1 for header in whole)
-            has_room = needed <= place.gap.end - place.gap.start
-            strays += [Stray(header, place.gap if has_room else OffsetRange(0, 0)) for header in whole]
+            whole, end = read_whole_batches(view, place.start, place.end)
+            is_torn = is_torn or (end < place.end and place.gap.is_empty)
+            strays += explain_by_gap([batch for batch in whole if not surveyed.has(batch)], place.gap)
     return tuple(strays), is_torn
+
+
+def read_whole_batches(view: SegmentView, start: int, end: int) -> tuple[list[BatchHeader], int]:
+    """Returns the whole batches from one position up to another, whatever offsets they state, and the position after
+    the last one that follows without other bytes before it."""
+    whole: list[BatchHeader] = []
+    while start < end and (header := view.probe.proven(start)) is not None:
+        whole.append(header)
+        start = header.end
+    return whole, start
+
+
+def explain_by_gap(batches: list[BatchHeader], gap: OffsetRange) -> list[Stray]:
+    """Returns batches that were left out at one place, each with the gap there if it has room for all of them."""
+    needed = sum(batch.last_offset - batch.base_offset + 1 for batch in batches)
+    room = gap if needed <= gap.end - gap.start else OffsetRange(0, 0)
+    return [Stray(batch, room) for batch in batches]

@@ -12,27 +12,24 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2, MAX_OFFSET
+from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, VOID
-from kafka_segment_source.partition.copy_tail import Tail, find_tail
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.partition.copy_tail import Stray, Tail, explain_by_gap, find_tail, read_whole_batches
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import Rows, Survey
 
-_HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
 
 
@@ -133,6 +130,11 @@ class CopyView:
             return None
         return self.log.segments[at]
 
+    def segment_before(self, segment: Segment) -> Segment | None:
+        """Returns the segment before another one."""
+        at = bisect_left(self._bases, segment.base_offset) - 1
+        return self.log.segments[at] if at >= 0 else None
+
     def segments_in(self, offsets: OffsetRange) -> tuple[Segment, ...]:
         """Returns the segments that may hold some of these offsets, by names."""
         segments = self.log.segments[slice(*self._find_slots(offsets))]
@@ -173,20 +175,6 @@ class CopyView:
                 self._firsts[segment.path] = _find_first_offset(view)
         return self._firsts[segment.path]
 
-    def has_damaged_twin(self, batch: BatchHeader) -> bool:
-        """Whether the copy has damage that begins with the header of another copy's batch: then it is that batch.
-
-        The header of magic 2 states base offset, length, leader epoch and CRC.
-        """
-        segment = self.segment_of(batch.base_offset)
-        if segment is None or not segment.size or batch.magic != MAGIC_V2:
-            return False
-        places = {fault.position for fault in self.survey(segment).faults if fault is not None} - {None}
-        length = batch.size - LOG_OVERHEAD
-        header = _HEADER.pack(batch.base_offset, length, batch.leader_epoch, batch.magic, batch.crc)
-        with InputFile(segment.path, segment.storage, segment.version) as file:
-            return any(file.read_at(place, len(header)) == header for place in places if place is not None)
-
     def is_misplaced_before(self, segment: Segment, fault: DataError, expected: int, header: BatchHeader) -> bool:
         """Whether the damage right before a batch is a whole batch of which the offset alone is wrong.
 
@@ -209,6 +197,19 @@ class CopyView:
         if segment.path not in self._ends:
             self._ends[segment.path] = self._find_end(segment)
         return self._ends[segment.path]
+
+    def strays_behind(self, segment: Segment) -> list[Stray]:
+        """Returns the whole batches of a segment behind the last offset that its names leave to it. It returns none if
+        the segment was not read for its end (`end_of`)."""
+        surveyed = self._surveys.get(segment.path)
+        fault = None if surveyed is None or segment.is_last else surveyed.faults[-1]
+        if surveyed is None or fault is None:
+            return []
+        limit, last = segment.span.end, surveyed.last
+        reached = segment.base_offset if last is None else last.last_offset + 1
+        with self._open_view(segment) as view:
+            whole, _ = read_whole_batches(view, fault.position, segment.size)
+        return explain_by_gap([batch for batch in whole if batch.last_offset >= limit], OffsetRange(reached, limit))
 
     def sound_runs(self, segment: Segment) -> tuple[OffsetRange, ...]:
         """Returns the offsets of a segment that lie between damage, in order. It returns none if the segment was not
@@ -256,12 +257,25 @@ class CopyView:
             return 0, 0
         segment, total = self.log.segments[at], self._sizes[at]
         if segment.span.end <= offset:
-            return total + segment.size, total + segment.size
+            return total + segment.size - self._count_stray_bytes(segment), total + segment.size
         key = segment.path, offset
         if key not in self._places:
             self._places[key] = self._find_positions(segment, offset)
         least, most = self._places[key]
-        return total + least, total + most
+        return total + max(least - self._count_stray_bytes(segment), 0), total + most
+
+    def _count_stray_bytes(self, segment: Segment) -> int:
+        """Returns the bytes of whole batches that state other offsets than those around them, as far as they are known:
+        they are no bytes of the segment's offsets."""
+        if segment.is_last:
+            return sum(stray.batch.size for stray in self.tail.strays)
+        surveyed = self._surveys.get(segment.path)
+        places = [] if surveyed is None else surveyed.left_out_places()
+        if not places:
+            return 0
+        with self._open_view(segment) as view:
+            ends = [read_whole_batches(view, place.start, place.end)[1] for place in places]
+        return sum(end - place.start for end, place in zip(ends, places, strict=True))
 
     def _find_positions(self, segment: Segment, offset: int) -> tuple[int, int]:
         if segment.is_last and offset >= self.tail.end:
@@ -333,8 +347,9 @@ class CopyView:
         self.log = log
 
     def has_batches_in(self, offsets: OffsetRange) -> bool:
-        """Whether the copy has a sound batch that begins at one of these offsets."""
-        return next(self.headers_in(offsets), None) is not None
+        """Whether the copy has a sound batch with some of these offsets."""
+        first = self.batch_at(offsets.start) if self.log.segments else None
+        return (first is not None and first.base_offset < offsets.end) or any(self.headers_in(offsets))
 
     def has_at_its_place(self, batch: BatchHeader) -> bool:
         """Whether this copy has the batch of another one, at the same offset."""

@@ -56,6 +56,7 @@ from kafka_segment_source.partition.batch_pairs import (
     walk_backward,
 )
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.twins import has_damaged_twin
 from kafka_segment_source.storage.tiered.names import is_shown
 
 
@@ -147,7 +148,7 @@ def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence)
     for batch in walk_backward(loser, divergence.first):
         if batch.last_offset < max(shared, divergence.agreed):
             break
-        if batch.last_offset < divergence.first and winner.has_damaged_twin(batch):
+        if batch.last_offset < divergence.first and has_damaged_twin(winner, batch):
             return batch.last_offset + 1
     return shared
 

@@ -13,9 +13,8 @@ from itertools import pairwise
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
-from kafka_segment_source.partition.copy_tail import Stray
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.twins import is_elsewhere
+from kafka_segment_source.partition.twins import find_lost_strays
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -85,9 +84,19 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
     if end is None:  # damage hides it, and a missing segment may follow
         return tuple(_rate_between_damage(copy, segment, differing))
     end = min(max(end, segment.base_offset), following)
-    first = min(copy.first_offset_of(segment), end)
+    first = min(_find_first_offset(copy, segment), end)
     held = (OffsetRange(first, end), _rate_density(copy, segment, end, differing))
     return (OffsetRange(segment.base_offset, first), VOID), held, (OffsetRange(end, following), VOID)
+
+
+def _find_first_offset(copy: CopyView, segment: Segment) -> int:
+    """Returns the offset of the first batch. If the name is lower, the segment before is looked at: it may have batches
+    that only the name cuts off (`twins.find_hidden_batches`)."""
+    first = copy.first_offset_of(segment)
+    before = copy.segment_before(segment)
+    if first > segment.base_offset and before is not None:
+        copy.end_of(before)
+    return first
 
 
 def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Iterator[_Rated]:
@@ -108,7 +117,7 @@ def _leave_gaps(copy: CopyView, segment: Segment, holding: int, is_differing: bo
     is_differing: whether another copy lacks an equal segment. Only then it matters where the first batch begins.
     """
     end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)
-    first = min(copy.first_offset_of(segment), gap.start) if is_differing else segment.base_offset
+    first = min(_find_first_offset(copy, segment), gap.start) if is_differing else segment.base_offset
     return (
         (OffsetRange(segment.base_offset, first), VOID),
         (OffsetRange(first, gap.start), holding),
@@ -184,7 +193,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     manifest cannot be used, nobody knows how many bytes it had. Then another upload of the same segment explains it, or
     a disk, as that ends after the tier.
     """
-    if any(_is_lost(copy, stray, others) for stray in copy.tail.strays):
+    if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False
     if not copy.tail.is_torn:
         return True
@@ -208,13 +217,6 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
-
-
-def _is_lost(copy: CopyView, stray: Stray, others: Sequence[CopyView]) -> bool:
-    """Whether no other copy has a batch that was left out in this one, and another batch fills the gap at its place."""
-    if is_elsewhere(copy, copy.log.segments[-1], stray.batch, others):
-        return False
-    return stray.gap.is_empty or any(other.has_batches_in(stray.gap) for other in others)
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

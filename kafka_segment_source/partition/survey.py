@@ -61,7 +61,8 @@ class Extent:
 class LeftOut(NamedTuple):
     """Bytes between two sound batches of a segment, or after the last one, that were left out as damage.
 
-    start, end: positions, exclusive of `end`. gap: the offsets that are missing there; none after the last batch.
+    start, end: positions, exclusive of `end`.
+    gap: the offsets that are missing there; none after the last batch.
     """
 
     fault: DataError

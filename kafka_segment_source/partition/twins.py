@@ -6,15 +6,20 @@ another copy has the same batch, by CRC and size, or what compaction has left of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from struct import Struct
 
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.partition.copy_tail import Stray
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.storage.files import InputFile
 
+_HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
 _MOST_COMPARED = 10_000  # batches of another copy that may be the same
 
 
@@ -52,13 +57,71 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     return None
 
 
+def has_damaged_twin(copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether a copy has damage that begins with the header of another copy's batch: then it is that batch.
+
+    The header of magic 2 states base offset, length, leader epoch and CRC.
+    """
+    segment = copy.segment_of(batch.base_offset)
+    if segment is None or not segment.size or batch.magic != MAGIC_V2:
+        return False
+    places = {fault.position for fault in copy.survey(segment).faults if fault is not None} - {None}
+    length = batch.size - LOG_OVERHEAD
+    header = _HEADER.pack(batch.base_offset, length, batch.leader_epoch, batch.magic, batch.crc)
+    with InputFile(segment.path, segment.storage, segment.version) as file:
+        return any(file.read_at(place, len(header)) == header for place in places if place is not None)
+
+
+def find_lost_strays(
+    copy: CopyView, segment: Segment, strays: Sequence[Stray], others: Sequence[CopyView]
+) -> Iterator[BatchHeader]:
+    """Yields the batches that were left out of a segment of this copy, and that no other copy has. A gap at its place
+    explains a batch too, if no batch of another copy is there. Behind the first lost one, only those that another copy
+    has at their place are not lost."""
+    is_first = True
+    for batch, gap in strays:
+        is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
+        is_there = any(other.has_at_its_place(batch) for other in others)
+        if not (is_explained or is_there or (is_first and _has_twin(copy, segment, batch, others))):
+            is_first = False
+            yield batch
+
+
+def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
+    """Yields segments with whole batches behind the last offset that their names leave to them, if these lie nowhere
+    else: the next file has a lower name than its first batch. Each has the offsets of these batches, joined. Only
+    segments whose end is known to be damaged are looked at.
+
+    near: the offsets around which segments are looked at.
+    """
+    for copy in copies:
+        others = [other for other in copies if other is not copy]
+        for segment in copy.segments_around(near):
+            hidden = join_batches(find_lost_strays(copy, segment, copy.strays_behind(segment), others))
+            if hidden:
+                yield segment, hidden
+
+
+def join_batches(batches: Iterable[BatchHeader]) -> list[OffsetRange]:
+    """Returns the offsets of batches, with neighbours joined."""
+    joined: list[OffsetRange] = []
+    for batch in batches:
+        start = batch.base_offset
+        if joined and joined[-1].end == start:
+            start = joined.pop().start
+        joined.append(OffsetRange(start, batch.last_offset + 1))
+    return joined
+
+
 def is_elsewhere(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
     """Whether some of other copies has a batch of a segment of this copy: at its place, or at another one from the
     base offset of that segment on."""
+    return any(other.has_at_its_place(batch) for other in others) or _has_twin(copy, segment, batch, others)
+
+
+def _has_twin(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
     wanted = OffsetRange(segment.base_offset)
-    return any(other.has_at_its_place(batch) for other in others) or any(
-        _find_twin(copy, segment, batch, other, wanted) is not None for other in others
-    )
+    return any(_find_twin(copy, segment, batch, other, wanted) is not None for other in others)
 
 
 def _find_twin(

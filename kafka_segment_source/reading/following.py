@@ -64,6 +64,7 @@ class Follower:
         self._microseconds = microseconds
         self._pending: list[SegmentSplit | Lost] = [split]
         self._mended_at = -1  # the offset where the other copies were searched last
+        self._failed: set[str] = set()  # files that the search found there, and that could not be read
         self._next = split.start_offset
         self._end = _find_known_end(split)
         self._why: FileChangedError | None = None  # why the offsets were searched again
@@ -99,7 +100,7 @@ class Follower:
                 self._find_again(error)
             except (DataError, DataLossError, *UNUSABLE) as error:
                 if split.copies:
-                    self._mend_damage(error)
+                    self._mend_damage(split, error)
                 elif not isinstance(error, DataLossError):
                     raise
                 else:
@@ -141,18 +142,34 @@ class Follower:
         for lost in again.lost:
             self._report_gone(lost)
 
-    def _mend_damage(self, error: KafkaSegmentError) -> None:
-        """Plans the rest of the split from all copies, each for the offsets that it holds whole."""
+    def _mend_damage(self, part: SegmentSplit, error: KafkaSegmentError) -> None:
+        """Plans the rest of the split from all copies, each for the offsets that it holds whole.
+
+        part: the split where the error was found.
+        """
         from kafka_segment_source.reading.mending import mend  # noqa: PLC0415  # only damage needs it
 
-        if self._mended_at == self._next:  # the copies were searched already; the other pieces still follow
+        if self._mended_at != self._next:
+            self._failed.clear()
+        elif isinstance(error, DataError) and error.path not in self._failed:
+            self._failed.add(error.path)  # it looked sound there, and is not
+        else:  # the copies were searched already; the other pieces still follow
             self._report_error(error)
             return
         self._mended_at = self._next
         wanted = OffsetRange(self._next, kafka_format.MAX_OFFSET if self._end is None else self._end)
         try:
             self._pending = [
-                *mend(self._split, wanted, self._source, self._policy, error, microseconds=self._microseconds)
+                *mend(
+                    self._split,
+                    wanted,
+                    self._source,
+                    self._policy,
+                    error,
+                    part,
+                    failed=self._failed,
+                    microseconds=self._microseconds,
+                )
             ]
         except FileChangedError as another:
             self._mended_at = -1

@@ -10,7 +10,7 @@ copy this module is not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,13 +29,12 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.partition.chain import cut_holes_before
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
-from kafka_segment_source.partition.twins import is_elsewhere
+from kafka_segment_source.partition.twins import find_lost_strays, is_elsewhere, join_batches
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.trust import Policy, Trust
@@ -61,10 +60,15 @@ def mend(
     source: Source,
     policy: Policy,
     error: KafkaSegmentError,
+    part: SegmentSplit | None = None,
     *,
+    failed: Collection[str] = (),
     microseconds: bool = False,
 ) -> list[Piece]:
     """Returns the rest of a split from the first wanted offset on, where `error` was found.
+
+    part: the piece of it where that was; by default the split itself.
+    failed: paths of files that are not read for it, if `error` is damage.
 
     The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file or a directory changes
     meanwhile, StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
@@ -78,59 +82,47 @@ def mend(
         raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    surveyed = _survey_copies(copies, wanted, policy, microseconds=microseconds)
-    report = _Report(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
+    damage = dict.fromkeys(failed, error) if isinstance(error, DataError) else {}
+    surveyed = survey_copies(copies, wanted, policy, damage, microseconds=microseconds)
+    report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     for offsets, held in surveyed.held_by(report):
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not pieces and _steps_back(split, wanted, copies, error):
         return [Lost(wanted, error)]
-    if wanted.is_empty and (beyond := _find_beyond(split.path, copies, error)) is not None:
-        return [Lost(beyond, error)]
-    elsewhere = _find_elsewhere(split, wanted, copies, error)
-    return pieces if elsewhere is None else [Lost(elsewhere, error), *pieces]
+    elsewhere = _find_elsewhere(part or split, pieces, copies, error)
+    return [*(Lost(offsets, error) for offsets in elsewhere), *pieces]
 
 
 def _find_elsewhere(
-    split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError
-) -> OffsetRange | None:
-    """Returns the offsets of a whole batch that belongs before what was read already, or into another piece of the
-    segment: another copy has it there, and the file has nothing there. None if the damage is no such batch."""
-    if not isinstance(error, CorruptRecordError) or error.path != split.path or error.offset is None:
-        return None
-    own = next((copy for copy in copies for segment in copy.log.segments if segment.path == split.path), None)
-    segment = None if own is None else own.segment_of(error.offset)
-    if own is None or segment is None or segment.path != split.path:
-        return None
+    split: SegmentSplit, pieces: Sequence[Piece], copies: Sequence[CopyView], error: KafkaSegmentError
+) -> Iterator[OffsetRange]:
+    """Yields the offsets of a whole batch that no piece has, as it belongs before what was read already, or into
+    another piece of the segment: another copy has it there, and the file has nothing there. Yields those of a batch
+    behind the next segment's name too, if it lies nowhere else."""
+    if not isinstance(error, CorruptRecordError) or error.path != split.path:
+        return
+    own, segment = next(
+        (copy, segment) for copy in copies for segment in copy.log.segments if segment.path == split.path
+    )
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
-    if moved is None or ((there := own.batch_at(moved.base_offset)) is not None and there.crc == moved.crc):
-        return None
-    stated = OffsetRange(moved.base_offset, moved.last_offset + 1)
-    stated = stated.intersect(split.bounds.offsets if split.uncut is None else split.uncut)
-    if there is not None:
-        stated = stated.intersect(OffsetRange(end=there.base_offset))
-    is_read = stated.is_empty or wanted.start <= stated.start < wanted.end
-    has_twin = any(other.has_at_its_place(moved) for other in copies if other is not own)
-    return stated if has_twin and not is_read else None
-
-
-def _find_beyond(path: str, copies: Sequence[CopyView], error: KafkaSegmentError | None) -> OffsetRange | None:
-    """Returns the offsets of a whole batch behind the last offset that the names leave to its segment, if the batch
-    lies nowhere else: the next file has a lower name than its first batch. None if the damage is no such batch."""
-    if not isinstance(error, CorruptRecordError) or error.path != path:
-        return None
-    for own in copies:
-        for segment in own.log.segments:
-            if segment.path != path:
-                continue
-            with SegmentView(segment, Trust()) as view:
-                batch = view.probe.proven(error.position)
-            if batch is None or batch.base_offset < segment.span.end:
-                return None
-            held = OffsetRange(batch.base_offset, batch.last_offset + 1)
-            return None if is_elsewhere(own, segment, batch, copies) else held
-    return None
+    there = None if moved is None else own.batch_at(moved.base_offset)
+    if moved is not None and moved.base_offset < segment.span.end and (there is None or there.crc != moved.crc):
+        others = [copy for copy in copies if copy is not own]
+        stated = OffsetRange(moved.base_offset, moved.last_offset + 1)
+        stated = stated.intersect(split.bounds.offsets if split.uncut is None else split.uncut)
+        if there is not None:
+            stated = stated.intersect(OffsetRange(end=there.base_offset))
+        spans = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
+        is_read = stated.is_empty or any(span.start <= stated.start < span.end for span in spans)
+        is_there = any(other.has_at_its_place(moved) for other in others)
+        logs = [(other.log.segments[0].base_offset, other.end) for other in others if other.log.segments]
+        is_spanned = any(start <= stated.start < end for start, end in logs)  # by one that was compacted
+        if not is_read and (is_there or not (is_spanned or is_elsewhere(own, segment, moved, copies))):
+            yield stated
+    own.end_of(segment)  # reads it, if its end is damaged
+    yield from join_batches(find_lost_strays(own, segment, own.strays_behind(segment), copies))
 
 
 def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:
@@ -145,32 +137,6 @@ def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyV
     return any(error.position < tail.position and wanted.start > tail.end for tail in tails)
 
 
-def find_lost(source: Source, policy: Policy, *, decodes: bool) -> list[Lost]:
-    """Returns the offsets of one partition that none of its copies holds whole, in order.
-
-    It reads every copy from its first byte to its last. Raises FileChangedError if a file changes meanwhile,
-    StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
-
-    source: selects the partition.
-    decodes: whether a batch counts as whole only if it can be decoded.
-    """
-    copies = available_copies(source, policy)
-    if not copies:
-        return []
-    log = copies[0].log
-    there = [copy for copy in copies if copy.end > copy.start or copy.tail.damage is not None]  # not torn bytes alone
-    start = min((copy.start for copy in there), default=0)
-    start = min((hole.offsets.start for hole in cut_holes_before(start, [copy.log for copy in copies])), default=start)
-    surveyed = _survey_copies(copies, OffsetRange(start), policy, decodes=decodes)
-    last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
-    surveyed.end = max(last_bases, default=start)
-    report = _Report(f"{log.topic}-{log.partition}", copies, surveyed.failures)
-    lost = [held for _, held in surveyed.held_by(report) if isinstance(held, Lost)]
-    ends = [(file.segment.path, file.faults[-1]) for file in surveyed.files if file.faults[-1] is not None]
-    beyond = [(offsets, fault) for path, fault in ends if (offsets := _find_beyond(path, copies, fault)) is not None]
-    return [*lost, *(Lost(offsets, fault) for offsets, fault in beyond if fault is not None)]
-
-
 def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
     """Returns where the split's segment ends, if another segment follows it now.
 
@@ -180,7 +146,7 @@ def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
     return max((span.end for span in spans), default=kafka_format.MAX_OFFSET)
 
 
-class _Surveyed:
+class Surveyed:
     """What several copies hold of the wanted offsets.
 
     failures: the errors of unreadable files, by path.
@@ -189,12 +155,12 @@ class _Surveyed:
     def __init__(self, wanted: OffsetRange, may_have_gaps: bool) -> None:
         self.end = wanted.end  # offsets below it were there once
         self.failures: dict[str, KafkaSegmentError] = {}
-        self.files: list[Survey] = []
+        self.read: list[tuple[CopyView, Survey]] = []
         self.found: list[tuple[Survey, Extent]] = []
         self._wanted = wanted
         self._may_have_gaps = may_have_gaps
 
-    def held_by(self, report: _Report) -> Iterator[tuple[OffsetRange, Survey | Lost]]:
+    def held_by(self, report: LossReport) -> Iterator[tuple[OffsetRange, Survey | Lost]]:
         """Yields ranges of offsets, in order, each with the file that holds it, or with its loss."""
         extents, wanted = self.found, self._wanted
         picked = choose([extent.offsets for _, extent in extents], [extent.holding for _, extent in extents])
@@ -214,17 +180,19 @@ class _Surveyed:
             yield gap, report.missing(gap)
 
 
-def _survey_copies(
+def survey_copies(
     copies: Sequence[CopyView],
     wanted: OffsetRange,
     policy: Policy,
+    damage: Mapping[str, DataError],
     *,
     decodes: bool = True,
     microseconds: bool = False,
-) -> _Surveyed:
-    """Reads the wanted offsets once in the segments of every copy."""
-    surveyed = _Surveyed(wanted, any(copy.log.compacted for copy in copies))
-    read: list[tuple[CopyView, Survey]] = []
+) -> Surveyed:
+    """Reads the wanted offsets once in the segments of every copy. damage: by the paths of files that count as
+    damaged."""
+    surveyed = Surveyed(wanted, any(copy.log.compacted for copy in copies))
+    read = surveyed.read
     for copy in copies:
         log = copy.log
         for segment in log.segments:
@@ -237,11 +205,14 @@ def _survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
-            surveyed.files.append(surveyed_file)
     known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
-        for extent in surveyed_file.extents():
+        fault = damage.get(surveyed_file.segment.path)
+        extents = surveyed_file.extents()
+        if fault is not None:
+            extents = iter([Extent(surveyed_file.offsets.intersect(surveyed_file.segment.span), DAMAGED, fault)])
+        for extent in extents:
             batch = _find_damaged_batch(surveyed_file, extent, others)
             parts = [extent] if batch is None else _narrow_damage(extent, batch)
             counted = [_leave_out_gone(copy, part, copies) for part in parts]
@@ -362,7 +333,7 @@ def _make_piece(split: SegmentSplit, surveyed_file: Survey, offsets: OffsetRange
     )
 
 
-class _Report:
+class LossReport:
     """Makes errors for offsets of a partition that no copy holds whole.
 
     failures: the errors of unreadable files, by path.

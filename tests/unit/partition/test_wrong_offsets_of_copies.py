@@ -117,7 +117,7 @@ def test_a_first_file_without_a_byte_is_a_loss_that_no_later_copy_hides(later: s
     assert offsets(paths[::turn], startingOffsets={"t": {"0": 5}})[:3] == [5, 6, 7]
     assert offsets(paths[::turn], failOnDataLoss=False)[:3] == [5, 6, 7]
     problems = [found.what for found in kafkaseg.verify(paths[::turn]).together if found.problem]
-    assert any("offsets 0 to 4" in problem for problem in problems), problems
+    assert ["offsets 0 to 1" in problems[0], "offsets 2 to 4" in problems[1]] == [True, True]
 
 
 @TURNS

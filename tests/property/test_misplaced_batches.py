@@ -1,0 +1,202 @@
+"""Whole batches at a wrong place in one copy, or a file with a wrong name or without bytes: no row is lost in silence.
+
+A batch moved, two changed places, one is there twice, or a segment file has another name or is empty. The other copies
+are sound: they may begin later, end earlier, and be compacted. So what must come out is simple: every row that any copy
+had, in order, or an error. Where the sound copies have everything, an error is wrong too, but where a segment was cut
+into pieces. Where one of them is compacted, a row that no sound copy has may be missing.
+`python -m tests.property.test_misplaced_batches 0 20000` runs many cases.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.inspection.verification import verify_source
+from kafka_segment_source.storage import retrying
+from tests.property.test_hurt_copies import LENIENT, same, scanned, show
+from tests.support.cases import count_cases
+from tests.support.hurt_copies import (
+    TOPIC,
+    Batch,
+    Case,
+    Copy,
+    File,
+    Held,
+    Row,
+    compacted,
+    epochs_text,
+    go_on,
+    rolled,
+)
+from tests.support.numbered import check_part, run_numbered
+from tests.support.reads import options_in
+from tests.support.simulated_files import SimulatedFiles
+
+CASES = count_cases(400, 800)
+PARTS = 4
+
+
+@dataclass(frozen=True)
+class Misplaced:
+    """The copies; the rows of the history, which the hurt copy had; and those that one of the sound copies has.
+
+    is_spared: whether the sound copies have all batches, with all rows. renamed: the new base offset of a file.
+    """
+
+    made: Case
+    rows: dict[int, Row]
+    sound: dict[int, Row]
+    is_spared: bool
+    renamed: int | None
+
+    @property
+    def gone(self) -> set[int]:
+        """Offsets of rows that may be missing without an error: those that one of the compacted copies lacks."""
+        compacted_copies = [copy for copy in self.made.copies if copy.is_compacted]
+        kept = [{row[0] for batch in copy.held() for row in batch.rows} for copy in compacted_copies]
+        return set(self.rows) - set(self.sound).intersection(*kept) if kept else set()
+
+
+def make_case(number: int) -> Misplaced:
+    """Case `number`: two or three copies of one history, of which one was hurt."""
+    random = Random(number)
+    history = go_on(random, [], random.randint(3, 12), 0, "v")
+    if random.random() < 0.3:
+        history = history + go_on(random, history, random.randint(1, 6), 1, "v")
+    indexed = random.random() < 0.5
+    seed, follows = random.random(), random.random() < 0.6  # a follower rolls where its leader did, as a rule
+    copies = []
+    hurt = random.randrange(count := random.randint(2, 3))
+    for at in range(count):
+        first = random.randrange(len(history)) if at != hurt and random.random() < 0.4 else 0
+        last = random.randint(first + 1, len(history)) if at != hurt and random.random() < 0.5 else len(history)
+        copy = Copy(rolled(Random(seed if follows else random.random()), history[first:last], indexed))
+        if at != hurt and random.random() < 0.2 and len(copy.files) > 1:
+            compacted(random, copy.files, history)
+            copy.is_compacted, copy.marked = True, random.random() < 0.5
+        if random.random() < 0.3:
+            copy.epochs = epochs_text(copy)
+        copies.append(copy)
+    others = [copy for at, copy in enumerate(copies) if at != hurt]
+    sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
+    rows = {row[0]: row for batch in history for row in batch.rows}
+    names = {file.base for file in copies[hurt].files}
+    notes = [f"copy {hurt}: {misplace(random, copies[hurt], history)}"]
+    renamed = next((file.base for file in copies[hurt].files if file.base not in names), None)
+    bases = {batch.base for copy in others for batch in copy.held()}
+    is_spared = len(sound) == len(rows) and len(bases) == len(history)
+    return Misplaced(Case(number, history, copies, random, notes), rows, sound, is_spared, renamed)
+
+
+def misplace(random: Random, copy: Copy, history: list[Batch]) -> str:
+    """Hurts a copy in one way. Answers what was done."""
+    several = [file for file in copy.files if len(file.batches) > 1]
+    what = random.choice(["move", "move", "swap", "swap", "double", "rename", "rename", "empty"])
+    if what in ("move", "swap") and several:
+        file = random.choice(several)
+        one, other = random.sample(range(len(file.batches)), 2)
+        order = list(file.batches)
+        if what == "move":
+            order.insert(other, order.pop(one))
+        else:
+            order[one], order[other] = order[other], order[one]
+        _rewrite(file, order)
+        return f"{what} {one}, {other} of {file.base}"
+    if what == "rename" and len(copy.files) > 1:
+        at = random.randrange(1, len(copy.files))
+        file, end = copy.files[at], history[-1].after
+        free = sorted(set(range(end)) - {each.base for each in copy.files})
+        if free:
+            old, file.base = file.base, random.choice(free)
+            file.index = file.timeindex = None
+            copy.files.sort(key=lambda each: each.base)
+            return f"rename {old} to {file.base}"
+    if what == "empty" and len(copy.files) > 1:
+        file = random.choice(copy.files[:-1])
+        file.batches, file.log, file.index, file.timeindex = [], b"", None, None
+        return f"empty {file.base}"
+    file = random.choice(copy.files)
+    order = list(file.batches)
+    one = random.randrange(len(order))
+    place = random.randint(0, len(order))
+    order.insert(place, order[one])
+    _rewrite(file, order)
+    return f"double {one} at {place} of {file.base}"
+
+
+def _rewrite(file: File, order: list[Held]) -> None:
+    file.batches, file.log = order, b"".join(held.batch.data for held in order)
+
+
+def check(number: int) -> str:
+    """Tries one case; answers what came of it in a word."""
+    case = make_case(number)
+    files = SimulatedFiles()
+    paths = case.made.write(files)
+    random = Random(~number)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrying, "wait", lambda _: None)
+        word = read(case, files, paths, {})
+        _check_verify(case, files, paths, word)
+        for options in choose_options(case, random):
+            read(case, files, paths, options)
+    return word
+
+
+def choose_options(case: Misplaced, random: Random) -> Iterator[dict[str, Any]]:
+    """Yields some bounds, and some cuts. Names and an index may lead behind a batch at a wrong place (docs/damage.md,
+    "Bytes that are not read"): so the index is not used for a start, and none lies behind a wrong name."""
+    first, last = sorted(random.choices(sorted(case.rows), k=2)) if case.rows else (0, 0)
+    if case.renamed is None or first < case.renamed:
+        yield {"startingOffsets": {TOPIC: {"0": first}}, "trustIndexes": False}
+    yield {"endingOffsets": {TOPIC: {"0": last}}}
+    yield random.choice([{"maxRecordsPerPartition": random.randint(1, 5)}, {"minPartitions": random.randint(2, 9)}])
+    yield {"trustIndexes": False}
+
+
+def read(case: Misplaced, files: SimulatedFiles, paths: list[str], options: dict[str, Any]) -> str:
+    """Reads with options, strictly and leniently. Answers "whole" or "error"."""
+    bounds = {option: given[TOPIC]["0"] for option, given in options.items() if option.endswith("Offsets")}
+    inside = range(bounds.get("startingOffsets", 0), bounds.get("endingOffsets", 2**31))
+    wanted = {offset: row for offset, row in case.rows.items() if offset in inside}
+    lenient = scanned(files, paths, **options | LENIENT)
+    is_cut = "maxRecordsPerPartition" in options or "minPartitions" in options
+    may_lack = set(wanted) if is_cut else set(wanted) - set(case.sound)
+    same(lenient, wanted, f"lenient {options}", may_lack | case.gone)
+    try:
+        same(scanned(files, paths, **options), wanted, f"strict {options}", case.gone)
+    except (DataError, DataLossError) as error:
+        if not is_cut and case.is_spared:
+            raise AssertionError(f"{options}: an error, although the sound copies have all") from error
+        return "error"
+    return "whole"
+
+
+def _check_verify(case: Misplaced, files: SimulatedFiles, paths: list[str], word: str) -> None:
+    options = options_in(files, paths)
+    found = verify_source(options.source, options.policy, deep=True).problems
+    problems = [problem.what for problem in found if not problem.path.endswith("index")]
+    assert not problems or word == "error" or case.gone, f"a read is whole, and verify finds {problems}"
+    assert problems or word == "whole", "a read ends with an error, and verify finds nothing"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_misplaced_batches(part: int) -> None:
+    words = check_part(check, part, PARTS, CASES)
+    assert set(words) == {"whole", "error"}
+
+
+def show_case(number: int) -> None:
+    case = make_case(number)
+    show(case.made)
+
+
+if __name__ == "__main__":
+    sys.exit(run_numbered(sys.argv[1:], check, show_case))
