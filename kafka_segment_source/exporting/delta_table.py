@@ -110,7 +110,7 @@ class DeltaExport:
     def open_file(self, name: str) -> IO[bytes]:
         return self._folder.open_new(name)
 
-    def commit(self, files: Sequence[DataFile], state: State, before: State | None) -> None:
+    def commit(self, files: Sequence[DataFile], state: State) -> None:
         from deltalake import CommitProperties, Schema, Transaction  # noqa: PLC0415  # an extra
         from deltalake.exceptions import CommitFailedError  # noqa: PLC0415  # with it
         from deltalake.transaction import AddAction  # noqa: PLC0415  # with it

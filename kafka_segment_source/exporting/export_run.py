@@ -235,7 +235,7 @@ class _Commits:
         written = files.take()
         if not written and state == self._before:
             return
-        self._table.commit(written, state, self._before)
+        self._table.commit(written, state)
         self._before = state
         self.rows += sum(file.rows for file in written)
         self.bytes += sum(file.size for file in written)

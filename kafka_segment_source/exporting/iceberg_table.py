@@ -145,7 +145,7 @@ class IcebergExport:
         with foreign_errors(self.where):
             return table.io.new_output(path).create()  # type: ignore[return-value]
 
-    def commit(self, files: Sequence[DataFile], state: State, before: State | None) -> None:
+    def commit(self, files: Sequence[DataFile], state: State) -> None:
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415  # an extra
         from pyiceberg.table import TableProperties  # noqa: PLC0415  # with it
 

@@ -102,7 +102,7 @@ class ParquetTable:
     def open_file(self, name: str) -> IO[bytes]:
         return self._folder.open_new(_name_staged(self._begun, name))
 
-    def commit(self, files: Sequence[DataFile], state: State, before: State | None) -> None:
+    def commit(self, files: Sequence[DataFile], state: State) -> None:
         assert self._schema is not None
         manifest = {
             "version": _VERSION,

@@ -75,7 +75,7 @@ class ExportTable(Protocol):
     def open_file(self, name: str) -> IO[bytes]:
         """Opens a new file of the table. It is no part of the table before it is committed."""
 
-    def commit(self, files: Sequence[DataFile], state: State, before: State | None) -> None:
+    def commit(self, files: Sequence[DataFile], state: State) -> None:
         """Adds files and the next offsets, in one step. Raises TargetError if somebody else changed the table."""
 
 

@@ -109,7 +109,6 @@ SINGLE_OBJECT = 2  # C3 01 and eight bytes of a fingerprint (Avro)
 
 MOST_EMPTY_ITEMS = 65_536  # items without bytes in a row
 DEPTH = 128  # lists, maps and calls that are open at once
-_FRAME = 2
 
 
 @inline

@@ -27,7 +27,7 @@ PRODUCER_EPOCH = 10
 BASE_SEQUENCE = 11
 COUNT = 12  # -1 for magic 0 and 1
 LEADER_EPOCH = 13
-AFTER = 14  # the last offset before this batch; this batch's offsets must be larger; BatchReader fills it in
+AFTER = 14  # the last offset before this batch; this batch's offsets must be larger; `batch_proof` or `batch_rules` fills it in
 FIELDS = 15
 
 # Why a walk stopped

@@ -270,10 +270,10 @@ def list_whole(
     return log
 
 
-def whole_split(log: PartitionLog, at: int, start: int = 0) -> SegmentSplit:
-    """Returns a split of the log's segment number `at`, from a byte position on, without further bounds."""
+def whole_split(log: PartitionLog, at: int) -> SegmentSplit:
+    """Returns a split of the log's segment number `at`, without bounds."""
     segment = log.segments[at]
-    split = split_of(log, segment, ScanBounds(segment.offsets), start)
+    split = split_of(log, segment, ScanBounds(segment.offsets))
     return split._replace(gap_is_loss=log.gap_is_loss(at))
 
 

@@ -28,12 +28,11 @@ _PASSED_OVER = "it is passed over"
 
 @dataclass
 class Registered:
-    """A schema, the record that says it last, and whether a later record removed it for good."""
+    """A schema, the record that says it last, and whether it is deleted."""
 
     schema: Schema
     record: LogRecord
     is_deleted: bool
-    is_removed: bool = False
 
 
 @dataclass
@@ -91,7 +90,7 @@ def _replay_schema(state: Replay, place: SubjectVersion, record: LogRecord, oddi
     known = state.by_place.get(place)
     if is_tombstone(record):
         if known is not None:
-            known.is_deleted = known.is_removed = True
+            known.is_deleted = True
         return
     schema = oddities.catch(partial(decode_schema, record, place), record.place, _PASSED_OVER)
     if schema is None:

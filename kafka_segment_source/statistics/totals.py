@@ -24,14 +24,6 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class HeavyKey:
-    """A key, cut to 256 bytes, and the weight of its records. It is exact, or up to the error of its list more."""
-
-    key: bytes
-    weight: int
-
-
-@dataclass(frozen=True, slots=True)
 class LargeRecord:
     """A record, by the bytes of its key, value and headers.
 

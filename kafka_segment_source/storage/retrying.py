@@ -45,12 +45,12 @@ class Attempts:
             raise error
 
 
-def try_again(action: Callable[[], T], tries: int = _TRIES) -> T:
+def try_again(action: Callable[[], T]) -> T:
     """Returns the result of `action`. It repeats the action, with pauses, while that raises FileChangedError.
 
     The last FileChangedError is raised.
     """
-    attempts = Attempts(tries - 1)
+    attempts = Attempts(_TRIES - 1)
     while True:
         try:
             return action()

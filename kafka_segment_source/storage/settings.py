@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -152,9 +152,9 @@ def looks_like_setting(name: str) -> bool:
     return name.startswith(OWN_PREFIXES)
 
 
-def suggest(name: str, others: Collection[str] = ()) -> str:
+def suggest(name: str) -> str:
     """Returns words that suggest the nearest known name. They are empty if none is near."""
-    known = [*_KNOWN, *(_HADOOP_PREFIX + name for name in HADOOP), *others]
+    known = [*_KNOWN, *(_HADOOP_PREFIX + name for name in HADOOP)]
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     if not near:
         # people leave out the prefix of the store

@@ -41,7 +41,6 @@ _LABELS = {
     "repeated": _Field.LABEL_REPEATED,
 }
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
-_CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 
 
 def parse_file(text: str, name: str) -> Any:

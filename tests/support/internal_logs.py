@@ -61,8 +61,8 @@ def group_key(group: str, number: int) -> bytes:
     return struct.pack(">h", number) + text(group)
 
 
-def classic_group(version: int, members: int = 2) -> bytes:
-    """The value of a classic group."""
+def classic_group(version: int) -> bytes:
+    """The value of a classic group of two members."""
     flexible = version >= 4
 
     def member(number: int) -> bytes:
@@ -83,7 +83,7 @@ def classic_group(version: int, members: int = 2) -> bytes:
             struct.pack(">h", version) + text("consumer", flexible) + struct.pack(">i", 5),
             text("range", flexible) + text(None, flexible),
             struct.pack(">q", 1000) if version >= 2 else b"",
-            array([member(number) for number in range(members)], flexible),
+            array([member(number) for number in range(2)], flexible),
             NO_TAGS if flexible else b"",
         ]
     )

@@ -102,9 +102,9 @@ def evolve(rng: random.Random, shape: Shape, proto3: bool, numbers: range, full:
     return made
 
 
-def write_text(rng: random.Random, shape: Shape, proto3: bool, package: str = "shop.v1") -> str:
+def write_text(rng: random.Random, shape: Shape, proto3: bool) -> str:
     """Writes the schema in one of many styles."""
-    lines = [f'syntax = "proto{3 if proto3 else 2}";', f"package {package};", "// said ; } {"]
+    lines = [f'syntax = "proto{3 if proto3 else 2}";', "package shop.v1;", "// said ; } {"]
     lines += ['option java_package = "com." "x";', "option optimize_for = SPEED;"]
     _write_message(rng, shape, proto3, lines)
     used = " ".join(lines)

@@ -60,8 +60,6 @@ class Knobs:
 
     magics: tuple[Magic, ...] = (2,)
     disorder: int | None = None
-    append_time: bool = True
-    missing_timestamps: bool = True
     far_future: bool = False
     wrong_wrappers: bool = False
 
@@ -86,7 +84,7 @@ class _Clock:
         elif tick < 238:
             value = self.now + 10 * (tick - 222)
         elif tick < 254:
-            return -1 if self.knobs.missing_timestamps else self.kept(self.now)
+            return -1
         else:
             value = 2**63 - 256 + tick if self.knobs.far_future else 10**15 + tick
         return self.kept(value)
@@ -174,7 +172,7 @@ def _spec(plan: BatchPlan, compacted: bool, clock: _Clock) -> BatchSpec:
     clock.offset += plan.gaps[-1] >> 6 if compacted else 0  # batches that are wholly gone
     first = clock.offset
     moment = clock.marker_timestamp(plan.ticks[0])
-    append_time = moment if plan.append_time and clock.knobs.append_time else None
+    append_time = moment if plan.append_time else None
     if kind == "control":
         clock.offset += 1
         marker: writer.Marker = "abort" if plan.ticks[0] % 2 else "commit"
@@ -190,7 +188,7 @@ def _spec(plan: BatchPlan, compacted: bool, clock: _Clock) -> BatchSpec:
 
 def _data_spec(plan: BatchPlan, compacted: bool, clock: _Clock) -> BatchSpec:
     knobs, first = clock.knobs, clock.offset
-    append_time = clock.kept(clock.now) if plan.append_time and knobs.append_time and plan.magic else None
+    append_time = clock.kept(clock.now) if plan.append_time and plan.magic else None
     rows = []
     for tick, gap in zip(plan.ticks, plan.gaps, strict=False):
         clock.offset += gap % 4 if compacted else 0
@@ -235,8 +233,6 @@ def partition_logs(
     max_segments: int = 3,
     max_batches: int = 10,
     disorder: int | None = None,
-    append_time: bool = True,
-    missing_timestamps: bool = True,
     far_future: bool = False,
     wrong_wrappers: bool = False,
     wrong_maximum: bool = False,
@@ -247,12 +243,12 @@ def partition_logs(
     """Partitions of up to `max_segments` segments with up to `max_batches` batches each.
 
     magics: formats that may be mixed. disorder: the declaration of docs/pruning-rules.md, section 3, holds with this D
-    (None: no bound). append_time: LogAppendTime batches too. missing_timestamps: rows at -1 too. far_future: rows up to
-    2^63-1 (else to 10^15). wrong_wrappers: v1 wrappers of 0.10.0 with timestamps that are not the largest (breaks G).
-    wrong_maximum: running maxima that started wrong (docs/pruning-rules.md, section 2). crashes: segments without a
-    final time entry. index_damage: see `damage.py`. log_damage: the last segment torn or zero-filled.
+    (None: no bound). far_future: rows up to 2^63-1 (else to 10^15). wrong_wrappers: v1 wrappers of 0.10.0 with
+    timestamps that are not the largest (breaks G). wrong_maximum: running maxima that started wrong
+    (docs/pruning-rules.md, section 2). crashes: segments without a final time entry. index_damage: see `damage.py`.
+    log_damage: the last segment torn or zero-filled.
     """
-    knobs = Knobs(tuple(magics), disorder, append_time, missing_timestamps, far_future, wrong_wrappers)
+    knobs = Knobs(tuple(magics), disorder, far_future, wrong_wrappers)
     segment = _segment_plans(knobs, max_batches, wrong_maximum, crashes, index_damage)
     segments = st.lists(segment, min_size=1, max_size=max_segments)
 

@@ -15,7 +15,7 @@ import json
 import random
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -344,12 +344,10 @@ def encode_local_tier(
     return objects
 
 
-def encode_pinterest(
-    segments: Sequence[LocalSegment], names: Names, base_prefix: str = "tier", cluster: str = "main", entropy: int = 0
-) -> Objects:
+def encode_pinterest(segments: Sequence[LocalSegment], names: Names, entropy: int = 0) -> Objects:
     """What Pinterest's uploader stores. entropy: how many bits of a hash are in the prefix."""
-    bits = format(hashlib.md5(f"{cluster}-{names.topic}-{names.partition}".encode()).digest()[0], "08b")[:entropy]
-    parts = [base_prefix, *([bits] if bits else []), cluster, f"{names.topic}-{names.partition}"]
+    bits = format(hashlib.md5(f"main-{names.topic}-{names.partition}".encode()).digest()[0], "08b")[:entropy]
+    parts = ["tier", *([bits] if bits else []), "main", f"{names.topic}-{names.partition}"]
     folder = "/".join(parts)
     objects: Objects = {}
     for segment in segments:
@@ -363,11 +361,6 @@ def encode_pinterest(
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
-
-
-def without_indexes(segment: LocalSegment) -> LocalSegment:
-    """The segment with empty index files: hints may be missing."""
-    return replace(segment, index=b"", timeindex=b"")
 
 
 def _walk(log: bytes) -> tuple[int, int]:

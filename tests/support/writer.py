@@ -145,14 +145,12 @@ def control_batch(
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
     leader_epoch: int = 0,
-    timestamp_type: int = 0,
 ) -> bytes:
     """A transaction marker, a v2 batch of one record (section 1.4)."""
     rec = Rec(timestamp=timestamp, key=marker_key(marker), value=struct.pack(">hi", 0, coordinator_epoch))
     return record_batch(
         [rec],
         base_offset=offset,
-        timestamp_type=timestamp_type,
         leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -267,14 +265,14 @@ def message_set_v1(
 # --- codecs, section 3 -----------------------------------------------------------------------------------------------
 
 
-def compress(codec: Codec, data: bytes, *, snappy_block: int = 32 * 1024) -> bytes:
+def compress(codec: Codec, data: bytes) -> bytes:
     """`data` as a client's codec stores it (section 3)."""
     if codec == "gzip":
         return gzip.compress(data, mtime=0)
     if codec == "snappy-raw":
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == "snappy-xerial":
-        return xerial(data, snappy_block)
+        return xerial(data)
     if codec == "lz4":
         # Java's writer: independent blocks of 64 KiB, no content size, no checksum of blocks or content.
         frame: bytes = lz4.frame.compress(

@@ -16,7 +16,6 @@ from tests.conformance.soaking.readers import SPARK, Answer, Question
 from tests.conformance.soaking.topics import BY_NAME, TopicPartition
 
 LOSS = ("DataLossError", "FileChangedError", "RetentionError")
-CORRUPT = "CorruptRecordError"
 _SAMPLES = 5  # of each kind
 _WARNINGS = 3  # of each sample
 
