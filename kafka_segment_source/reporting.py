@@ -75,6 +75,12 @@ class Warnings(list[str]):
         self.extend(Warned(sentence, kind) for sentence in sentences)
 
 
+def log_warnings(warnings: Iterable[str]) -> None:
+    """Writes warnings to the log, where a function has no other place for them."""
+    for warning in warnings:
+        logger.warning("%s", warning)
+
+
 def first_of_each_kind(sentences: Iterable[str]) -> list[str]:
     """Returns the first sentence of each kind. It states how many others are left out."""
     kinds: dict[str, list[str]] = {}

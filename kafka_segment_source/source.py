@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafka_segment_source.option_values import TopicSelection
+from kafka_segment_source.storage.files import exists
+from kafka_segment_source.storage.paths import find_real_path, join_path, parent_of
 from kafka_segment_source.storage.store import Storage
 
 
@@ -33,3 +36,18 @@ class Source(NamedTuple):
     def to_end_of_files(self) -> Source:
         """Returns the same source without an end at the high watermark."""
         return self._replace(end_at_high_watermark=False)
+
+    def find_roots(self, directories: Iterable[str]) -> list[str]:
+        """Returns the directories that nothing is written into: a broker does not start with directories that it does
+        not know.
+
+        They are resolved: the paths, the partition `directories`, and the log directories and brokers above these.
+        """
+        given = {find_real_path(path) for path in self.paths}
+        partitions = {find_real_path(directory): directory for directory in directories}
+        logs = {find_real_path(parent_of(partitions[real])) for real in partitions.keys() - given}
+        roots = given | partitions.keys() | logs
+        brokers = {
+            above for above in map(parent_of, roots) if exists(join_path(above, "meta.properties"), self.storage)
+        }
+        return sorted(roots | brokers)

@@ -102,8 +102,7 @@ def cat_command(
     parsed, warnings = parse(paths, options)
     asked, wanted = split_names(parsed.formats, None if columns is None else columns.replace(" ", "").split(","))
     plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
-    for warning in plan.warnings:
-        warn(warning)
+    warn(*plan.warnings)
     table = split_table(plan.options.content)
     chosen = None if asked is None else table.check_names(asked)
     names = chosen or table.default_names(parsed.content)

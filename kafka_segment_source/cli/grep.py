@@ -146,8 +146,7 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     if field is not None and (key or value or headers):
         raise OptionError("--field says where to search: leave out --key, --value and --header")
     plan = plan_search(parsed, warnings, wanted, *places, field=field, inverted=invert)
-    for warning in plan.warnings:
-        warn(warning)
+    warn(*plan.warnings)
     run = _Run(plan, threads_or_all(threads), as_json)
     with skipped_data() as skipped:
         if quiet:

@@ -64,8 +64,7 @@ def ls_command(
     """
     with follow("reading headers") as on_progress:
         listed = list_partitions(paths_of(paths), on_progress=on_progress, **options)
-    for warning in listed.warnings:
-        warn(warning)
+    warn(*listed.warnings)
     if as_json:
         print_json(listed.to_dict())
     else:

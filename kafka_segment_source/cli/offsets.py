@@ -91,30 +91,44 @@ def offsets_command(
             )
         else:
             answer = locate_offset(paths_of(paths), offset, fetch_bytes=fetch_bytes, **options)
-    for warning in answer.warnings:
-        warn(warning)
+    warn(*answer.warnings)
     if as_json:
         print_json(answer.to_dict(explain) if isinstance(answer, OffsetPlaces) else answer.to_dict())
     elif explain:
         show(*_explain(answer))
     else:
-        show(_make_places(answer) if isinstance(answer, OffsetPlaces) else _make_table(answer))
+        show(_make_table(answer))
     if skipped:
         sys.exit(DAMAGED)
 
 
-def _make_table(answer: OffsetsForTime) -> RenderableType:
-    return _lay_out(
-        ("offset", "which is"),
-        [
-            (
-                f"{partition.topic}-{partition.partition}",
-                *_describe_offset(answer.timestamp, partition),
-                partition.offset is None,
-            )
-            for partition in answer.partitions
-        ],
-    )
+def _make_table(answer: OffsetsForTime | OffsetPlaces) -> RenderableType:
+    """Makes one line for each partition. If names leave no room for the rest, they have lines of their own."""
+    rows: list[tuple[str, str, str, bool]] = []  # name, number, words, and whether there is no answer
+    if isinstance(answer, OffsetsForTime):
+        heading = "offset"
+        for found in answer.partitions:
+            rows.append((_name(found), *_describe_offset(answer.timestamp, found), found.offset is None))
+    else:
+        heading = "batch"
+        for place in answer.partitions:
+            rows.append((_name(place), *_describe_place(answer.offset, place), place.batch is None))
+    if max((len(name) for name, *_ in rows), default=0) <= width() - _LEAST_ROOM:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("partition", overflow="fold")
+        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("which is")
+        for *cells, is_none in rows:
+            table.add_row(*cells, style="yellow" if is_none else "")
+        return table
+    lines = []
+    for name, number, words, is_none in rows:
+        lines += [Text(name, overflow="fold"), Text(f"  {number}  {words}", "yellow" if is_none else "dim")]
+    return Group(*lines)
+
+
+def _name(place: PartitionOffset | OffsetPlace) -> str:
+    return f"{place.topic}-{place.partition}"
 
 
 def _describe_offset(timestamp: int, place: PartitionOffset) -> tuple[str, str]:
@@ -124,20 +138,6 @@ def _describe_offset(timestamp: int, place: PartitionOffset) -> tuple[str, str]:
         return str(place.end_offset), f"{end}: no record before it is at or after that time"
     known = {LATEST: end, EARLIEST: "the log start"}
     return str(place.offset), known.get(timestamp) or f"the first at or after {times.format_millis(timestamp)}"
-
-
-def _make_places(answer: OffsetPlaces) -> RenderableType:
-    return _lay_out(
-        ("batch", "which is"),
-        [
-            (
-                f"{partition.topic}-{partition.partition}",
-                *_describe_place(answer.offset, partition),
-                partition.batch is None,
-            )
-            for partition in answer.partitions
-        ],
-    )
 
 
 def _describe_place(offset: int, place: OffsetPlace) -> tuple[str, str]:
@@ -153,36 +153,17 @@ def _describe_place(offset: int, place: OffsetPlace) -> tuple[str, str]:
     return "none", "no batch is at or after it"
 
 
-def _lay_out(heads: tuple[str, str], rows: list[tuple[str, str, str, bool]]) -> RenderableType:
-    """Makes one line for each partition. If names leave no room for the rest, they have lines of their own.
-
-    rows: name, number, words, and whether there is no answer.
-    """
-    if max((len(name) for name, *_ in rows), default=0) <= width() - _LEAST_ROOM:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("partition", overflow="fold")
-        table.add_column(heads[0], justify="right", no_wrap=True)
-        table.add_column(heads[1])
-        for *cells, is_none in rows:
-            table.add_row(*cells, style="yellow" if is_none else "")
-        return table
-    lines = []
-    for name, number, words, is_none in rows:
-        lines += [Text(name, overflow="fold"), Text(f"  {number}  {words}", "yellow" if is_none else "dim")]
-    return Group(*lines)
-
-
 def _explain(explained: OffsetsForTime | OffsetPlaces) -> list[RenderableType]:
     """A line with the answer of each partition, and the steps that led to it."""
     parts: list[RenderableType] = []
     if isinstance(explained, OffsetsForTime):
         for answer in explained.partitions:
             offset, which = _describe_offset(explained.timestamp, answer)
-            parts.append(Text(f"{answer.topic}-{answer.partition}: offset {offset}, {which}"))
+            parts.append(Text(f"{_name(answer)}: offset {offset}, {which}"))
             parts.append(explain_time(answer.steps or (), answer.end_offset))
         return parts
     for place in explained.partitions:
-        name, batch = f"{place.topic}-{place.partition}", place.batch
+        name, batch = _name(place), place.batch
         if batch is None:
             _, why = _describe_place(explained.offset, place)
             parts.append(Text(f"{name}: offset {explained.offset} is not there: {why}"))

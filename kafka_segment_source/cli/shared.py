@@ -244,9 +244,10 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def warn(message: str) -> None:
-    """Prints one sentence on standard error, with options as flags. It does not end the command."""
-    click.echo(f"kafkaseg: {name_flags(message)}", err=True)
+def warn(*messages: str) -> None:
+    """Prints each sentence on standard error, with options as flags. It does not end the command."""
+    for message in messages:
+        click.echo(f"kafkaseg: {name_flags(message)}", err=True)
 
 
 def name_flags(message: str) -> str:

@@ -66,8 +66,7 @@ def stats_command(paths: tuple[str, ...], most: int, threads: int | None, as_jso
     """
     parsed, warnings = parse(paths, options)
     plan = plan_stats(parsed, warnings, most)
-    for warning in plan.warnings:
-        warn(warning)
+    warn(*plan.warnings)
     with skipped_data() as skipped:
         with follow("reading") as on_progress:
             topics = read_stats(plan, most, threads or count_processors(), on_progress)

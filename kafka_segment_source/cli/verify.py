@@ -61,8 +61,7 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, threads: i
     """
     with follow("verifying") as on_progress:
         report = verify(paths_of(paths), deep=deep, threads=threads, on_progress=on_progress, **options)
-    for warning in report.warnings:
-        warn(warning)
+    warn(*report.warnings)
     if as_json:
         print_json(report.to_dict())
     else:

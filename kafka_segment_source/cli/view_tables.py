@@ -185,8 +185,7 @@ def read_view(
         plan = replace(
             plan, options=plan.options._replace(policy=plan.options.policy._replace(fail_on_data_loss=False))
         )
-    for warning in plan.warnings:
-        warn(warning)
+    warn(*plan.warnings)
     return read_rows(plan, plan.schema(columns))
 
 

@@ -17,7 +17,7 @@ from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threa
 from kafka_segment_source.option_table import OPTIONS, PACE
 from kafka_segment_source.option_values import PERMISSIVE, Context, TopicSelection, parse_positive_bytes
 from kafka_segment_source.options import ReadOptions, parse_options
-from kafka_segment_source.reporting import OnProgress, ignore_progress, logger
+from kafka_segment_source.reporting import OnProgress, ignore_progress, log_warnings, logger
 from kafka_segment_source.storage.paths import find_real_path, is_inside
 from kafka_segment_source.storage.settings import Settings, looks_like_setting, make_settings
 from kafka_segment_source.streams.stream import LogStream
@@ -183,6 +183,5 @@ def _parse_options(texts: dict[str, str], rejected: str | None) -> tuple[ReadOpt
             "rejected needs option 'valueFormat' or option 'keyFormat': without one, every row fits",
             options=("valueFormat", "keyFormat"),
         )
-    for warning in warnings:
-        logger.warning("%s", warning)
+    log_warnings(warnings)
     return parsed, make_settings({name: text for name, text in texts.items() if looks_like_setting(name.lower())})

@@ -27,13 +27,12 @@ from kafka_segment_source.exporting.tables import ExportTable, State
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
-from kafka_segment_source.reporting import OnProgress, Warnings, add_up, logger
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, log_warnings, logger
 from kafka_segment_source.request import Content
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.source import Source
-from kafka_segment_source.storage.files import exists
 from kafka_segment_source.storage.folders import Folder
-from kafka_segment_source.storage.paths import find_real_path, is_inside, join_path, parent_of
+from kafka_segment_source.storage.paths import find_real_path, is_inside
 from kafka_segment_source.storage.settings import Settings
 from kafka_segment_source.streams.positions import Positions, to_json
 from kafka_segment_source.streams.stream import LogStream
@@ -253,8 +252,7 @@ def _commit(commits: _Commits, files: DataFiles, rejects: _Rejects | None, posit
 def _type_columns(options: ReadOptions, rejects: bool) -> Content:
     warnings = Warnings()
     content = type_columns(options, warnings).content
-    for warning in warnings:
-        logger.warning("%s", warning)
+    log_warnings(warnings)
     return content if content.typed is None else content._replace(typed=replace(content.typed, rejects=rejects))
 
 
@@ -267,18 +265,12 @@ def _find_schema(content: Content) -> pa.Schema:
 
 
 def _check_apart(table: ExportTable, source: Source, partitions: Sequence[str]) -> None:
-    """Raises PathError for a target inside the logs. A broker does not start with directories that it does not know."""
+    """Raises PathError for a target inside the logs."""
     try:
         target = find_real_path(table.find_location())
     except UnsupportedError:  # an Iceberg table may be where no log can be
         return
-    given = {find_real_path(path) for path in source.paths}
-    roots = {*given, *(find_real_path(path) for path in partitions)}
-    roots |= {find_real_path(parent_of(path)) for path in partitions if find_real_path(path) not in given}
-    roots |= {
-        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), source.storage)
-    }  # a broker's
-    for root in sorted(roots):
+    for root in source.find_roots(partitions):
         if is_inside(target, root):
             raise PathError(
                 f"{table.where} is inside {root!r}, which is read and never written to: export to another place"
@@ -287,13 +279,13 @@ def _check_apart(table: ExportTable, source: Source, partitions: Sequence[str]) 
 
 def _check_topic_ids(before: State, topic_ids: Mapping[str, str], policy: Policy) -> Positions:
     """Returns where to go on. Reports a loss for a topic that was deleted and made again since: it begins anew."""
-    for topic in _find_made_again(before, topic_ids):
+    again = _find_made_again(before, topic_ids)
+    for topic in again:
         lost = (
             f"topic {topic!r} was deleted and made again: the table holds the topic id {before.topic_ids[topic]}, and the"
             f" files {topic_ids[topic]}"
         )
         logger.warning("%s", report_lost_offsets(lost, policy, "it is exported from its start"))
-    again = _find_made_again(before, topic_ids)
     return {key: 0 if key[0] in again else offset for key, offset in before.positions.items()}
 
 

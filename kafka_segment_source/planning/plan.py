@@ -17,7 +17,7 @@ from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segments import DroppedSegment
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import log_warnings
 from kafka_segment_source.schema import Table
 from kafka_segment_source.storage.files import InputFile
 
@@ -127,8 +127,7 @@ class ReadPlan:
         """
         schema = self.schema(columns)
         count = check_threads(threads)
-        for warning in self.warnings:
-            logger.warning("%s", warning)
+        log_warnings(self.warnings)
         return pa.RecordBatchReader.from_batches(schema, read_rows(self, schema, threads=count))
 
     def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:

@@ -27,8 +27,7 @@ from kafka_segment_source.rebuilding.report import RebuildReport
 from kafka_segment_source.reporting import OnProgress, Warnings, ignore_progress
 from kafka_segment_source.request import Content
 from kafka_segment_source.source import Source
-from kafka_segment_source.storage.files import exists
-from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote, join_path, parent_of
+from kafka_segment_source.storage.paths import find_real_path, is_inside, is_remote
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "_schemas")
 """The topics that `internal` adds: those that groups, transactions and schemas live in."""
@@ -152,14 +151,7 @@ def _resolve_target(to: str | os.PathLike[str]) -> str:
 
 def _check_apart(target: str, source: Source) -> None:
     """Raises PathError for a target inside a source, or that a source is inside."""
-    logs = shown_logs(source)
-    given = {find_real_path(path) for path in source.paths}
-    directories = {find_real_path(log.directory) for log in logs}
-    roots = given | directories | {find_real_path(parent_of(path)) for path in directories - given}
-    roots |= {
-        parent for parent in map(parent_of, roots) if exists(join_path(parent, "meta.properties"), source.storage)
-    }
-    for root in sorted(root for root in roots if not is_remote(root)):
+    for root in source.find_roots(log.directory for log in shown_logs(source)):
         if is_inside(target, root):
             raise PathError(
                 f"the target {target!r} is inside {root!r}, which is read and never written to: give another"

@@ -35,7 +35,7 @@ from kafka_segment_source.rebuilding.log_writer import LogWriter
 from kafka_segment_source.rebuilding.pieces import Notes, read_batches
 from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
-from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, logger
+from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, log_warnings
 from kafka_segment_source.storage.files import InputFile, exists
 from kafka_segment_source.storage.paths import join_path
 
@@ -82,8 +82,7 @@ class RebuildRun:
             parts_before = tuple(map(_load_partition, finished["partitions"]))
             return RebuildReport(self.journal.target, parts_before, tuple(finished["warnings"]))
         jobs, warnings = self._plan(self.options, warnings)
-        for warning in warnings:
-            logger.warning("%s", warning)
+        log_warnings(warnings)
         total = sum(job.size for job in jobs)
         self._check_room(jobs)
         on_progress(0, total)

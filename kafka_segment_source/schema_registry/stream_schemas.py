@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafka_segment_source.errors import OptionError, PathError
 from kafka_segment_source.internal_topics.log_records import list_topic
-from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.reporting import Warnings, log_warnings, logger
 from kafka_segment_source.request import Formats
 from kafka_segment_source.schema_registry.registry import name_place
 from kafka_segment_source.schema_registry.resolving import Known, find_choice, make_typed_columns
@@ -64,8 +64,7 @@ class SchemaFollower:
             typed = make_typed_columns(self._fixed, self._source, self._policy, warnings, self._typed.wanted)
             self._typed, self._seen = typed, seen
             self._say_newer(warnings)
-            for warning in warnings:
-                logger.warning("%s", warning)
+            log_warnings(warnings)
         return self._typed
 
     def _look(self) -> object:

@@ -17,7 +17,7 @@ from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.reporting import Warnings, log_warnings
 from kafka_segment_source.request import Content
 from kafka_segment_source.source import Source
 from kafka_segment_source.spark.limit import first_rows, group_splits
@@ -122,12 +122,6 @@ def _hide(hook: Callable[[T], R], of_base: Callable[..., R] | None) -> Callable[
     hidden = partial(hook)
     hidden.__func__ = of_base  # type: ignore[attr-defined]
     return hidden
-
-
-def log_warnings(warnings: Iterable[str]) -> None:
-    """Writes the warnings of a plan to the log. Spark has no other place for them."""
-    for warning in warnings:
-        logger.warning("%s", warning)
 
 
 def read_rows(

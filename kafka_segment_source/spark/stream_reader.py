@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.spark.reader import SegmentPartition, log_warnings, read_rows
+from kafka_segment_source.reporting import Warnings, log_warnings
+from kafka_segment_source.spark.reader import SegmentPartition, read_rows
 from kafka_segment_source.streams.positions import JsonOffsets, Positions, from_json, schemas_of, to_json
 from kafka_segment_source.streams.stream import LogStream
 

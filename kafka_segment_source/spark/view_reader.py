@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.spark.reader import log_warnings
+from kafka_segment_source.reporting import Warnings, log_warnings
 from kafka_segment_source.views.view import Task, View, plan_view, read_task
 
 if TYPE_CHECKING:

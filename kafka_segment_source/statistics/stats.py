@@ -11,7 +11,7 @@ from kafka_segment_source.option_values import RECORDS
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
 from kafka_segment_source.planning.planner import make_plan
-from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress, logger
+from kafka_segment_source.reporting import OnProgress, Warnings, add_up, ignore_progress, log_warnings
 from kafka_segment_source.statistics.totals import TopicStats, add_block
 
 MOST = 10
@@ -55,8 +55,7 @@ def stats(
     """
     parsed, warnings = parse_options(option_texts(path, options), parameters=("most", "threads", "on_progress"))
     plan = plan_stats(parsed, warnings, most)
-    for warning in plan.warnings:
-        logger.warning("%s", warning)
+    log_warnings(plan.warnings)
     return read_stats(plan, most, count_processors() if threads is None else count_threads(threads), on_progress)
 
 

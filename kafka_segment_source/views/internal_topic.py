@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafka_segment_source.internal_topics.log_records import TopicRead
 from kafka_segment_source.options import ReadOptions
-from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.reporting import Warnings, log_warnings
 from kafka_segment_source.schema import Column, Table
 from kafka_segment_source.source import Source
 from kafka_segment_source.trust import Policy
@@ -37,5 +37,4 @@ def _read(
     warnings = Warnings()
     read, planned = task
     yield from to_batches(read_rows(planned, read, warnings), table)
-    for warning in warnings:
-        logger.warning("%s", warning)
+    log_warnings(warnings)

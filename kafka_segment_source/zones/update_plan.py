@@ -21,7 +21,7 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.logs import available_logs
-from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.reporting import Warnings, log_warnings, logger
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import exists, file_version
@@ -77,8 +77,7 @@ def plan_updates(source: Source, policy: Policy, directory: str, keys: bool = Fa
 def _plan_updates(source: Source, policy: Policy, directory: str, keys: bool) -> list[PartitionUpdate]:
     warnings = Warnings()
     logs = available_logs(source, policy, warnings)
-    for warning in warnings:
-        logger.warning("%s", warning)
+    log_warnings(warnings)
     at_once = requests_at_once((log.storage, log.directory) for log in logs)
     return list(map_ahead(lambda log: _plan_update(log, source, policy, directory, keys), logs, at_once))
 
