@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import crc32c
 from hypothesis import strategies as st
 
-from . import writer
+from . import ledgers, writer
 from .writer import Codec, Rec
 
 PRODUCERS = 4
@@ -172,11 +171,7 @@ def snapshot(batches: Sequence[Batch]) -> bytes:
     """`.snapshot` bytes after these batches (section 5.4)."""
     is_open, _ = broker(batches)
     producers = {batch.producer for batch in batches if batch.kind not in ("plain", "leader")}
-    entries = b"".join(
-        struct.pack(">qhiqiqiq", each, 3, 0, 0, 0, 0, -1, is_open.get(each, -1)) for each in sorted(producers)
-    )
-    checked = struct.pack(">i", len(producers)) + entries
-    return struct.pack(">hI", 1, crc32c.crc32c(checked)) + checked
+    return ledgers.snapshot({each: is_open.get(each, -1) for each in sorted(producers)}, epoch=3)
 
 
 def write(log: Log, directory: Path, spoil: Sequence[int], clean_stop: bool) -> bool:

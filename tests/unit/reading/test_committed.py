@@ -8,12 +8,11 @@ import random
 import re
 import shutil
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import crc32c
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,8 +25,9 @@ from kafka_segment_source.storage import store
 from kafka_segment_source.storage.store import LOCAL
 from kafka_segment_source.transactions import walk
 from tests.support import writer
+from tests.support.ledgers import CROSSING, data, flipped, marker, of_checked, snapshot, write
 from tests.support.rows import COLUMNS, FIXTURES, OFFSET, PARTITION, TIMESTAMP, TOPIC, Row, expected, keep, scanned
-from tests.support.writer import Marker, Rec
+from tests.support.writer import Rec
 
 LEDGER = FIXTURES / "transactions" / "data"
 FATE = "fate"
@@ -186,51 +186,6 @@ def test_read_uncommitted_says_nothing_of_transactions() -> None:
 
 
 # --- small logs ------------------------------------------------------------------------------------------------------
-
-
-def data(base: int, producer: int | None = None, count: int = 1, timestamp: int = 1000) -> bytes:
-    """A batch, of a producer's transaction or of none."""
-    recs = [Rec(at, timestamp, b"k", b"value") for at in range(count)]
-    if producer is None:
-        return writer.record_batch(recs, base_offset=base)
-    return writer.record_batch(recs, base_offset=base, producer_id=producer, producer_epoch=1, transactional=True)
-
-
-def marker(kind: Marker, offset: int, producer: int) -> bytes:
-    return writer.control_batch(kind, offset=offset, timestamp=2000, producer_id=producer, producer_epoch=2)
-
-
-def snapshot(transactions_open: dict[int, int], version: int = 1) -> bytes:
-    """`.snapshot` bytes that know these producers: id → first offset of an open transaction, -1 for none."""
-    entries = [struct.pack(">qhiqiqiq", each, 1, 0, 0, 0, 0, -1, first) for each, first in transactions_open.items()]
-    return of_checked(struct.pack(">i", len(entries)) + b"".join(entries), version)
-
-
-def of_checked(data: bytes, version: int = 1) -> bytes:
-    """`.snapshot` bytes with a right CRC around any count and entries."""
-    return struct.pack(">hI", version, crc32c.crc32c(data)) + data
-
-
-def write(directory: Path, segments: dict[int, Sequence[bytes]], name: str = "ledger-0") -> Path:
-    """A partition of these segments, by base offset."""
-    folder = directory / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for base, batches in segments.items():
-        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
-    return folder
-
-
-def flipped(batch: bytes) -> bytes:
-    """The batch with one bit of its payload flipped."""
-    return batch[:-1] + bytes([batch[-1] ^ 1])
-
-
-CROSSING = {
-    0: [data(0, 7), data(1), data(2, 8)],
-    3: [marker("abort", 3, 7), data(4, 7)],
-    5: [marker("commit", 5, 8), marker("commit", 6, 7)],
-}
-"""Transactions of 7 (aborted, then committed) and 8 (committed), each with its marker in a later segment."""
 
 
 def test_markers_in_later_segments(tmp_path: Path) -> None:

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import logging
-import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import crc32c
 import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataLossError
 from tests.support import writer
-from tests.support.writer import Marker, Rec
+from tests.support.ledgers import data, marker, snapshot, write
 
 
 def plain(base: int, count: int = 5) -> bytes:
     """A batch outside of transactions."""
-    return writer.record_batch([Rec(at, 1000, b"k", b"value") for at in range(count)], base_offset=base)
+    return data(base, None, count)
 
 
 def inside(base: int, producer: int, count: int = 5) -> bytes:
     """A batch in the transaction of a producer."""
-    recs = [Rec(at, 1000, b"k", b"value") for at in range(count)]
-    return writer.record_batch(recs, base_offset=base, producer_id=producer, producer_epoch=1, transactional=True)
-
-
-def marker(kind: Marker, offset: int, producer: int) -> bytes:
-    return writer.control_batch(kind, offset=offset, timestamp=2000, producer_id=producer, producer_epoch=1)
-
-
-def snapshot(first_offsets: dict[int, int]) -> bytes:
-    """`.snapshot` bytes: producer id → first offset of an open transaction, -1 for none."""
-    entries = [struct.pack(">qhiqiqiq", each, 1, 0, 0, 0, 0, -1, first) for each, first in first_offsets.items()]
-    checked = struct.pack(">i", len(entries)) + b"".join(entries)
-    return struct.pack(">hI", 1, crc32c.crc32c(checked)) + checked
-
-
-def write(directory: Path, segments: dict[int, Sequence[bytes]]) -> Path:
-    folder = directory / "ledger-0"
-    folder.mkdir(parents=True)
-    for base, batches in segments.items():
-        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
-    return folder
+    return data(base, producer, count)
 
 
 def offsets(path: Any, start: int | None = None, end: int | None = None, **options: Any) -> list[int]:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import crc32c
 import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError, OptionError
 from kafka_segment_source.views.transaction_replay import Replay
 from tests.support import naive, writer
+from tests.support.ledgers import CROSSING, data, flipped, marker, snapshot, write
 from tests.support.rows import FIXTURES
-from tests.support.writer import Marker, Rec
+from tests.support.writer import Rec
 
 LEDGER = FIXTURES / "transactions" / "data"
 STATES = {b"committed": "committed", b"aborted": "aborted", b"open": "open"}
@@ -114,40 +114,6 @@ def test_nothing_is_said_of_a_sound_log(caplog: pytest.LogCaptureFixture) -> Non
 # --- small logs ------------------------------------------------------------------------------------------------------
 
 
-def data(base: int, producer: int | None = None, count: int = 1, timestamp: int = 1000, size: int = 5) -> bytes:
-    """A batch, of a producer's transaction or of none."""
-    recs = [Rec(at, timestamp + at, b"k", b"v" * size) for at in range(count)]
-    if producer is None:
-        return writer.record_batch(recs, base_offset=base)
-    return writer.record_batch(recs, base_offset=base, producer_id=producer, producer_epoch=1, transactional=True)
-
-
-def marker(kind: Marker, offset: int, producer: int, timestamp: int = 2000) -> bytes:
-    return writer.control_batch(
-        kind, offset=offset, timestamp=timestamp, producer_id=producer, producer_epoch=2, coordinator_epoch=9
-    )
-
-
-def write(directory: Path, segments: dict[int, Sequence[bytes]], name: str = "ledger-0") -> Path:
-    """A partition of these segments, by base offset."""
-    folder = directory / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for base, batches in segments.items():
-        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
-    return folder
-
-
-def flipped(batch: bytes) -> bytes:
-    """The batch with one bit of its payload flipped."""
-    return batch[:-1] + bytes([batch[-1] ^ 1])
-
-
-CROSSING = {
-    0: [data(0, 7), data(1), data(2, 8)],
-    3: [marker("abort", 3, 7), data(4, 7)],
-    5: [marker("commit", 5, 8), marker("commit", 6, 7)],
-}
-"""Transactions of 7 (aborted, then committed) and 8 (committed), each with its marker in a later segment."""
 OF_CROSSING = [(7, 0, 3, "aborted"), (8, 2, 5, "committed"), (7, 4, 6, "committed")]
 
 
@@ -235,13 +201,6 @@ def test_what_began_in_another_copy(segment: int, tmp_path: Path) -> None:
         (directory / "cleaner-offset-checkpoint").write_text("0\n1\nledger 0 9\n")
     found = brief(viewed([one, other]))
     assert found == [(7, 0, 3, "committed"), (9, 1, None, "unknown"), (8, 2, 7, "committed")]
-
-
-def snapshot(transactions_open: dict[int, int]) -> bytes:
-    """`.snapshot` bytes that know these producers: id → first offset of an open transaction."""
-    entries = [struct.pack(">qhiqiqiq", each, 1, 0, 0, 0, 0, -1, first) for each, first in transactions_open.items()]
-    checked = struct.pack(">i", len(entries)) + b"".join(entries)
-    return struct.pack(">hI", 1, crc32c.crc32c(checked)) + checked
 
 
 def test_a_beginning_that_retention_deleted(tmp_path: Path) -> None:
