@@ -24,6 +24,8 @@ Advance = Callable[[int], None]
 
 REMARK = {"is_remark": True}
 """`extra` of a warning that says what a read does, and not that data is damaged or lost."""
+DAMAGE = {"is_damage": True}
+"""`extra` of a warning that says that damage was left out."""
 
 
 def ignore_progress(done: int, total: int) -> None:
@@ -79,6 +81,12 @@ def log_warnings(warnings: Iterable[str]) -> None:
     """Writes warnings to the log, where a function has no other place for them."""
     for warning in warnings:
         logger.warning("%s", warning)
+
+
+def log_skipped(error: Exception, end: int | None = None) -> None:
+    """Writes to the log that damage is left out. end: the byte up to which it is (exclusive). None: one batch."""
+    up_to = "" if end is None else f" up to byte {end}"
+    logger.warning("skipped%s (mode=DROPMALFORMED): %s", up_to, error, extra=DAMAGE)
 
 
 def first_of_each_kind(sentences: Iterable[str]) -> list[str]:

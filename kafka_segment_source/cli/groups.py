@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kafka_segment_source.cli.view_tables import Row, Shown, columns_of, is_of_damage, make_view_command
+from kafka_segment_source.cli.view_tables import Row, Shown, columns_of, make_view_command
 from kafka_segment_source.option_values import CONSUMER_OFFSETS
 
 _MOST_NAMED = 5  # groups below the table
@@ -52,5 +52,5 @@ groups_command = make_view_command(
     kafkaseg groups /var/kafka-logs
     kafkaseg groups /var/kafka-logs --until 2026-03-10T09:30 --json
     """,
-    exits_with_1=is_of_damage,
+    only_damage_counts=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_segment_source.cli.view_tables import Row, Shown, columns_of, is_of_damage, make_view_command
+from kafka_segment_source.cli.view_tables import Row, Shown, columns_of, make_view_command
 from kafka_segment_source.option_values import SCHEMAS
 
 
@@ -25,5 +25,5 @@ schemas_command = make_view_command(
     kafkaseg schemas /var/kafka-logs
     kafkaseg schemas /var/kafka-logs --json | jq -r .schema
     """,
-    exits_with_1=is_of_damage,
+    only_damage_counts=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_segment_source.cli.view_tables import Row, Shown, columns_of, is_of_damage, make_view_command
+from kafka_segment_source.cli.view_tables import Row, Shown, columns_of, make_view_command
 from kafka_segment_source.option_values import SEGMENTS
 from kafka_segment_source.storage.paths import name_of, parent_of
 
@@ -32,5 +32,5 @@ segments_command = make_view_command(
     kafkaseg segments /var/kafka-logs --columns topic,partition,size --json
     kafkaseg segments /var/kafka-logs --format parquet --output segments.parquet
     """,
-    exits_with_1=is_of_damage,
+    only_damage_counts=True,
 )

@@ -320,15 +320,15 @@ def follow(what: str) -> Iterator[OnProgress]:
 
 
 @contextmanager
-def skipped_data() -> Iterator[list[str]]:
+def skipped_data() -> Iterator[list[logging.LogRecord]]:
     """Collects the warnings of a read about skipped data. It prints each at once on standard error, and remarks too."""
-    said: list[str] = []
+    said: list[logging.LogRecord] = []
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             warn(record.getMessage())
             if not hasattr(record, "is_remark"):
-                said.append(record.getMessage())
+                said.append(record)
 
     handler = Handler()
     logger.addHandler(handler)

@@ -88,11 +88,6 @@ class Choice:
     values: tuple[str, ...]
 
 
-def is_of_damage(message: str) -> bool:
-    """Whether a warning of a read says that damage was left out."""
-    return message.startswith("skipped")
-
-
 def make_view_command(
     name: str,
     view: str,
@@ -101,12 +96,12 @@ def make_view_command(
     help_text: str,
     *,
     choice: Choice | None = None,
-    exits_with_1: Callable[[str], bool] = lambda _: True,
+    only_damage_counts: bool = False,
 ) -> click.Command:
     """Makes the command that prints a view.
 
     It takes the options of that view, --columns, --format, --json, --output and --limit, and the flag of the choice.
-    exits_with_1: whether a warning of the tasks makes the exit code 1. By default, each of them does.
+    only_damage_counts: whether only damage that was left out makes the exit code 1. Else any warning of the tasks does.
     """
 
     @click.command(name, short_help=short_help, help=help_text)
@@ -146,7 +141,7 @@ def make_view_command(
                 print_table(to_rows(rows), _fit_to_read(shown, table, every))
             else:
                 print_table(to_rows(rows), Shown(lambda _: "", {name: _get(name) for name in names}))
-        if any(map(exits_with_1, skipped)):
+        if any(not only_damage_counts or hasattr(record, "is_damage") for record in skipped):
             sys.exit(DAMAGED)
 
     return command if choice is None else _make_flag(choice)(command)

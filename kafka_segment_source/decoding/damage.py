@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataError
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import log_skipped
 from kafka_segment_source.trust import Policy
 
 _KEPT = 1000  # errors kept in `skipped`; the log has all of them
@@ -45,7 +45,7 @@ class Damage:
         self.allow(error)
         error = self.explain(error)
         self._keep_error(error)
-        logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+        log_skipped(error)
 
     def allow(self, error: DataError) -> None:
         """Raises `error` if it ends the query."""
@@ -58,7 +58,7 @@ class Damage:
         """Logs that the bytes from the position of `error` to `end` (exclusive) are skipped."""
         error = self.explain(error)
         self._keep_error(error)
-        logger.warning("skipped up to byte %d (mode=DROPMALFORMED): %s", end, error)
+        log_skipped(error, end)
 
     def _keep_error(self, error: DataError) -> None:
         if len(self.skipped) < _KEPT:

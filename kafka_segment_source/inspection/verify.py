@@ -137,11 +137,11 @@ def verify_log(
 
 def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
-    faults = Warnings()
-    cleaned = Checkpoints(faults, log.storage).is_cleaned(log)
+    checkpoints = Checkpoints(Warnings(), log.storage)
+    cleaned = checkpoints.is_cleaned(log)
     compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
-    for fault in faults:
-        yield Finding(False, log.directory, fault.partition(";")[0], _CHECKPOINT)
+    for fault in checkpoints.faults:
+        yield Finding(False, log.directory, fault, _CHECKPOINT)
     gaps = []
     for check in checks:
         following = check.segment.next_base_offset

@@ -109,7 +109,7 @@ def _find_all(source: Source, goes_on: bool = False) -> list[PartitionPlace]:
     for place in places:
         if place.empty_path is not None and place.named not in there:
             if place.notes:
-                raise PathError(place.notes[0].partition(": it is")[0])
+                raise PathError(_explain_missing(place.empty_path, place.directory))
             raise PathError(
                 f"path {place.empty_path!r} holds no log segments: expected files like 00000000000000000000.log,"
                 f" or directories like orders-0 that hold them{_point_below(place, storage)}"
@@ -196,7 +196,7 @@ def _find_directories_at(path: str, storage: Storage, given: str, pattern: str |
     """Yields the partition directories at a path. `pattern` is the glob that matched the path, or None."""
     entry = look_at(path, storage)
     if entry is None or entry.kind is Kind.BROKEN_LINK:
-        missing = f"path {given!r} does not exist{_doubt(path)}"
+        missing = _explain_missing(given, path)
         if not _is_empty_copy(path, storage):
             raise PathError(missing)
         note = f"{missing}: it is taken for a copy that has lost all its segments"
@@ -249,6 +249,10 @@ def _is_empty_copy(path: str, storage: Storage) -> bool:
     while not (entries := list_directory(parent, storage)) and parent != (above := parent_of(parent)):
         parent = above
     return bool(entries)
+
+
+def _explain_missing(given: str, path: str) -> str:
+    return f"path {given!r} does not exist{_doubt(path)}"
 
 
 def _doubt(path: str) -> str:

@@ -119,10 +119,14 @@ class _Checkpoint:
 
 class Checkpoints:
     """The checkpoints beside partition directories. Each file is read once. `warnings` gets a sentence for each invalid
-    file."""
+    file.
+
+    faults: what is wrong with each of these files.
+    """
 
     def __init__(self, warnings: Warnings, storage: Storage) -> None:
         self.storage = storage
+        self.faults: list[str] = []
         self._warnings = warnings
         self._read: dict[str, _Checkpoint] = {}
         self._ahead: dict[str, _Checkpoint] = {}  # read, but not asked for yet
@@ -194,9 +198,8 @@ class Checkpoints:
                 self._read_ahead(path)
             self._read[path] = self._ahead.pop(path)
             if self._read[path].fault is not None:
-                self._warnings.add(
-                    f"checkpoint {path!r} {self._read[path].fault}; nothing that it says is used", "unusable checkpoint"
-                )
+                self.faults.append(f"checkpoint {path!r} {self._read[path].fault}")
+                self._warnings.add(f"{self.faults[-1]}; nothing that it says is used", "unusable checkpoint")
         return self._read[path]
 
     def _read_ahead(self, path: str) -> None:

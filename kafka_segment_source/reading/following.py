@@ -34,7 +34,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DroppedSegment, PartitionLog, Segment
 from kafka_segment_source.partition.logs import available_logs, existing_copies
 from kafka_segment_source.pruning.ranges import narrow
-from kafka_segment_source.reporting import Warnings, logger
+from kafka_segment_source.reporting import Warnings, log_skipped
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.storage.paths import parent_of
@@ -189,7 +189,7 @@ class Follower:
 
     def _report_error(self, error: KafkaSegmentError) -> None:
         if isinstance(error, DataError) and error.is_skippable and self._policy.drop_malformed:
-            logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+            log_skipped(error)
         elif isinstance(error, DataLossError):
             report_lost_rows(error, self._policy)
         else:

@@ -19,7 +19,7 @@ from kafka_segment_source.values.avro_columns import Wanted, make_columns
 from kafka_segment_source.values.avro_program import Programs, make_programs
 from kafka_segment_source.values.avro_schema import Type
 from kafka_segment_source.values.headers import UnknownHeaders, choose_by_headers
-from kafka_segment_source.values.misfits import REASONS, name_known
+from kafka_segment_source.values.misfits import Explanation, explain_by_detail, explain_by_reason, name_known
 
 _EXPECTED_PREFIX = {
     avro.PREFIXED: "byte 0 and a schema id of 4 bytes, as Confluent's serializers write them",
@@ -108,20 +108,21 @@ class AvroColumnDecoder:
     def decode(self, rows: Rows, first: int, last: int, status: npt.NDArray[np.uint8]) -> tuple[pa.Array, int]:
         return self._decoder.decode(rows, first, last, status)
 
-    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
+    def explain(self, rows: Rows, row: int, reason: int) -> Explanation:
         meaning, form = self._meaning, self._meaning.naming.form
         begin = int(rows.places[row])
         head = rows.source[begin : begin + min(int(rows.sizes[row]), _PREFIX_BYTES[form])].tobytes()
         if reason == avro.NO_PREFIX:
-            return f"{int(rows.sizes[row]):,} bytes that begin with {head.hex() or 'nothing'}", _EXPECTED_PREFIX[form]
+            found = f"{int(rows.sizes[row]):,} bytes that begin with {head.hex() or 'nothing'}"
+            return explain_by_detail(found, _EXPECTED_PREFIX[form])
         chosen = int(rows.chosen[row]) if len(rows.chosen) else -1
         name, place = self._name_writer(head, chosen)
         if reason == avro.UNKNOWN_SCHEMA:
-            return name, name_known(len(meaning.whys), meaning.source)
+            return explain_by_detail(name, name_known(len(meaning.whys), meaning.source))
         why = meaning.whys[place] if place >= 0 else ""
         if reason == avro.UNRESOLVED and why:
-            return f"{name}: {why}", f"a schema that can be read as {meaning.reader}"
-        return f"{REASONS[reason]}, under {name}", f"a value that can be read as {meaning.reader}"
+            return explain_by_detail(f"{name}: {why}", f"a schema that can be read as {meaning.reader}")
+        return explain_by_reason(reason, f"a value that can be read as {meaning.reader}", f"under {name}")
 
     def _name_writer(self, head: bytes, chosen: int) -> tuple[str, int]:
         """Returns what a message calls the schema of a row, and its place, -1 where it has none."""

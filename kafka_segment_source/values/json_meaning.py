@@ -23,7 +23,14 @@ from kafka_segment_source.decoding.arrow import build_varying
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
 from kafka_segment_source.values.json_types import JsonType
-from kafka_segment_source.values.misfits import ENCRYPTED, NOT_JSON, OTHER_TYPE, REASONS
+from kafka_segment_source.values.misfits import (
+    ENCRYPTED,
+    NOT_JSON,
+    OTHER_TYPE,
+    Explanation,
+    explain_by_detail,
+    explain_by_reason,
+)
 from kafka_segment_source.values.string_meaning import to_text
 
 _PREFIX = 5  # bytes of Confluent's prefix
@@ -119,13 +126,13 @@ class JsonDecoder:
             parsed.append(fitting)
         return pa.array(parsed, self._type.arrow)
 
-    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
+    def explain(self, rows: Rows, row: int, reason: int) -> Explanation:
         begin, size = int(rows.places[row]), int(rows.sizes[row])
         head = rows.source[begin : begin + min(size, _PREFIX)].tobytes()
         number = int.from_bytes(head[1:], "big", signed=True)
         if len(head) == _PREFIX and head[0] == 0 and number in self._encrypted:
-            return f"schema id {number}: {ENCRYPTED}", "JSON"
-        return REASONS[reason], f"JSON of type {self._type.spark}"
+            return explain_by_detail(f"schema id {number}: {ENCRYPTED}", "JSON")
+        return explain_by_reason(reason, f"JSON of type {self._type.spark}")
 
 
 def _parse_together(values: pa.Array, of: JsonType) -> pa.Array | None:

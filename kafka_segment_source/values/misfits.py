@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -50,6 +51,27 @@ ENCRYPTED = "its values are encrypted as a whole (ENCRYPT_PAYLOAD)"
 
 REJECTED = pa.struct([("key", pa.binary()), ("value", pa.binary()), ("reason", pa.string())])
 """What the corrupt column has of a row that does not fit, where rows are rejected."""
+
+
+class Explanation(NamedTuple):
+    """Why a value does not fit: what was found, and what was expected.
+
+    detail: what `found` says beside the words of the reason.
+    """
+
+    found: str
+    expected: str
+    detail: str
+
+
+def explain_by_reason(reason: int, expected: str, detail: str = "") -> Explanation:
+    """Explains a value in the words of REASONS. detail: is added to them."""
+    return Explanation(REASONS[reason] + (f", {detail}" if detail else ""), expected, detail)
+
+
+def explain_by_detail(found: str, expected: str) -> Explanation:
+    """Explains a value by what was found in it, without the words of the reason."""
+    return Explanation(found, expected, found)
 
 
 def name_known(count: int, source: str) -> str:

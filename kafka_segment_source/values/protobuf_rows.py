@@ -20,7 +20,15 @@ from google.protobuf.message_factory import GetMessageClass
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
 from kafka_segment_source.values.headers import UnknownHeaders
-from kafka_segment_source.values.misfits import BAD_INDEXES, NOT_PROTOBUF, REASONS, REQUIRED, name_known
+from kafka_segment_source.values.misfits import (
+    BAD_INDEXES,
+    NOT_PROTOBUF,
+    REQUIRED,
+    Explanation,
+    explain_by_detail,
+    explain_by_reason,
+    name_known,
+)
 from kafka_segment_source.values.protobuf_columns import (
     BadTextError,
     BeyondTimeError,
@@ -178,21 +186,22 @@ class ProtobufDecoder:
                 fitting[row], status[row] = None, avro.TOO_LARGE
         return self._build(fitting, status)
 
-    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:  # noqa: PLR0911  # one of each reason
+    def explain(self, rows: Rows, row: int, reason: int) -> Explanation:  # noqa: PLR0911  # one of each reason
         meaning = self._meaning
         begin, size = int(rows.places[row]), int(rows.sizes[row])
         head = rows.source[begin : begin + min(size, 512)].tobytes()
         expected = f"a value that can be read as message {meaning.message}"
         if meaning.is_bare:
-            return REASONS[reason], expected
+            return explain_by_reason(reason, expected)
         if reason == avro.NO_PREFIX:
-            return (
+            return explain_by_detail(
                 f"{size:,} bytes that begin with {head[:_PREFIX].hex() or 'nothing'}",
                 "byte 0, a schema id of 4 bytes and message indexes, as Confluent's serializers write them",
             )
         chosen = int(rows.chosen[row]) if len(rows.chosen) else -1
         if chosen < -1:
-            return f"{self._unknown.name(chosen)} in the header {self.header_name!r}", self._expect_known()
+            found = f"{self._unknown.name(chosen)} in the header {self.header_name!r}"
+            return explain_by_detail(found, self._expect_known())
         place: int | None
         indexes: tuple[int, ...] | None
         if chosen >= 0:
@@ -203,14 +212,15 @@ class ProtobufDecoder:
             place, read = meaning.ids.get(number), read_indexes(head, _PREFIX)
             indexes = None if read is None else read[0]
         if place is None:
-            return f"schema id {number}", self._expect_known()
+            return explain_by_detail(f"schema id {number}", self._expect_known())
         if reason == BAD_INDEXES or indexes is None:
-            return f"{REASONS[BAD_INDEXES]}, under schema id {number}", "a count and so many numbers of messages"
+            expected = "a count and so many numbers of messages"
+            return explain_by_reason(BAD_INDEXES, expected, f"under schema id {number}")
         if reason != avro.UNRESOLVED:
-            return f"{REASONS[reason]}, under schema id {number}", expected
+            return explain_by_reason(reason, expected, f"under schema id {number}")
         writer = meaning.writers[place]
         why = writer.why or writer.whys.get(indexes, f"message {list(indexes)} of it is another one, or not there")
-        return f"schema id {number}: {why}", expected
+        return explain_by_detail(f"schema id {number}: {why}", expected)
 
     def _expect_known(self) -> str:
         return name_known(len(self._meaning.writers), self._meaning.source)

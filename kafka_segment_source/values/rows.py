@@ -20,7 +20,7 @@ from kafka_segment_source.errors import MisfitError
 from kafka_segment_source.kernels import avro, batch_headers, record_batches
 from kafka_segment_source.request import Content
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
-from kafka_segment_source.values.misfits import REASONS, REJECTED
+from kafka_segment_source.values.misfits import REASONS, REJECTED, Explanation
 from kafka_segment_source.values.typed_keys import find_rows, read_keys
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class ColumnDecoder(Protocol):
         Returns their values, and the first row that is not decoded.
         """
 
-    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
-        """Says what was found in a row that does not fit, and what was expected."""
+    def explain(self, rows: Rows, row: int, reason: int) -> Explanation:
+        """Says why a row does not fit."""
 
 
 class TypedRows:
@@ -142,10 +142,9 @@ class TypedRows:
 
     def _describe(self, records: RecordColumns, name: str, rows: Rows, row: int, reason: int) -> str:
         """Says where a row is that does not fit, and what is known of it beside the reason."""
-        found, _ = self._decoders[name].explain(rows, row, reason)
-        more = found.removeprefix(REASONS[reason]).removeprefix(", ")
+        detail = self._decoders[name].explain(rows, row, reason).detail
         offset = int(records.longs[record_batches.OFFSET, row])
-        return f"offset {offset} of {self._split.topic}-{self._split.partition}" + (f": {more}" if more else "")
+        return f"offset {offset} of {self._split.topic}-{self._split.partition}" + (f": {detail}" if detail else "")
 
     def _take_rejected(
         self, records: RecordColumns, rows: dict[str, Rows], status: dict[str, Status], first: int, last: int
@@ -154,8 +153,10 @@ class TypedRows:
         reasons: dict[int, list[str]] = {}
         for name, of_rows in status.items():
             for row in (first + np.flatnonzero(of_rows[first:last] > avro.IS_NULL)).tolist():
-                found, expected = self._decoders[name].explain(rows[name], row, int(of_rows[row]))
-                reasons.setdefault(row, []).append(f"{name}: found {found}, expected {expected}")
+                explanation = self._decoders[name].explain(rows[name], row, int(of_rows[row]))
+                reasons.setdefault(row, []).append(
+                    f"{name}: found {explanation.found}, expected {explanation.expected}"
+                )
         made: list[dict[str, object] | None] = [None] * (last - first)
         for row, why in reasons.items():
             sources = {name: _take_bytes(records, name, row) for name in _PLACES}
@@ -163,15 +164,15 @@ class TypedRows:
         return pa.array(made, REJECTED)
 
     def _make_error(self, records: RecordColumns, name: str, rows: Rows, row: int, reason: int) -> MisfitError:
-        found, expected = self._decoders[name].explain(rows, row, reason)
+        explanation = self._decoders[name].explain(rows, row, reason)
         header = records.headers[:, records.ints[record_batches.BATCH, row]]
         return MisfitError(
             f"a {name} of {self._split.topic}-{self._split.partition} that does not fit",
             path=self._split.path,
             position=int(header[batch_headers.POSITION]),
             offset=int(records.longs[record_batches.OFFSET, row]),
-            found=found,
-            expected=expected,
+            found=explanation.found,
+            expected=explanation.expected,
         )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafka_segment_source.decoding.arrow import build_varying
 from kafka_segment_source.kernels import avro
 from kafka_segment_source.values.avro_arrays import NONE_CHOSEN, Ints, Rows
-from kafka_segment_source.values.misfits import REASONS
+from kafka_segment_source.values.misfits import Explanation, explain_by_reason
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class StringDecoder:
         values = build_varying(rows.source, rows.places[first:last], sizes, last - first, total, pa.binary())
         return to_text(values, status[first:last]), last
 
-    def explain(self, rows: Rows, row: int, reason: int) -> tuple[str, str]:
-        return REASONS[reason], "text in UTF-8"
+    def explain(self, rows: Rows, row: int, reason: int) -> Explanation:
+        return explain_by_reason(reason, "text in UTF-8")
 
 
 def to_text(values: pa.Array, status: npt.NDArray[np.uint8]) -> pa.Array:

@@ -22,7 +22,7 @@ from kafka_segment_source.decoding.damage import Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.reading.following import Follower, find_again
-from kafka_segment_source.reporting import logger
+from kafka_segment_source.reporting import log_skipped
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
@@ -95,7 +95,7 @@ def _walk(split: SegmentSplit, source: Source, policy: Policy, replay: Replay) -
             yield _CHANGED
         for stretch in _read_part(part, policy, follower):
             for error in stretch.errors:
-                logger.warning("skipped (mode=DROPMALFORMED): %s", error)
+                log_skipped(error)
             void = first_void(stretch, replay.reached) if replay.seam else None
             if void is None:
                 yield stretch
