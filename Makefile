@@ -30,10 +30,11 @@ test: machine $(READY)
 test-spark: machine $(READY)
 	@$(PY) -m pytest -n $(PROCESSES) tests/unit/spark tests/spark/test_rows.py tests/spark/test_sql.py tests/spark/test_pushdown_queries.py tests/spark/test_stream_queries.py
 
-# More random cases of the tests that try them: damaged logs, hurt and compacted copies, reads beside a simulated
-# broker, and kills of the ETL job.
+# More random cases of the tests that try them, which are all that ask for their number: damaged logs, hurt and compacted
+# copies, reads beside a simulated broker, kills of jobs, codecs, schemas.
+CASES = $(shell grep -rl --include='test_*.py' '^from tests.support.cases import' tests | sort)
 test-cases: machine $(READY)
-	@KAFKASEG_CASES=many $(PY) -m pytest -n $(PROCESSES) tests/fuzz tests/simulation tests/property/test_hurt_copies.py tests/property/test_replica_sets.py tests/property/test_foreign_files.py tests/property/test_misplaced_batches.py tests/examples/test_etl_job.py
+	@KAFKASEG_CASES=many $(PY) -m pytest -n $(PROCESSES) $(CASES)
 
 # The tests of object stores with servers of others: s3proxy where mvn can fetch it, Azurite where npm can.
 STORES = $(shell $(PY) -m tests.support.store_servers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,16 @@ def test_the_workflow_runs_what_ci_runs() -> None:
     words = [word for text in texts if text.startswith("make ") for word in shlex.split(text)[1:]]
     asked = {word for word in words if "=" not in word}
     assert {"lint", "demo", "test", "check"} <= asked <= targets
+
+
+def test_every_test_that_counts_cases_has_many() -> None:
+    """`make test-cases` runs every file that asks how many cases it tries, and no other one."""
+    line = subprocess.run(["make", "-n", "test-cases"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    imports = re.compile(r"^from tests\.support\.cases import ", re.MULTILINE)
+    tests = (ROOT / "tests").rglob("test_*.py")
+    counting = {str(path.relative_to(ROOT)) for path in tests if imports.search(path.read_text())}
+    assert {word for word in shlex.split(line) if word.startswith("tests/")} == counting
+    assert len(counting) >= 15
 
 
 def test_the_workflow_has_every_version() -> None:
