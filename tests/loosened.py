@@ -199,6 +199,8 @@ LOOSENED = [
         ),
         ("latest: only records with a wanted offset stay", "if wanted[at] != offset:", "if False:"),
         ("latest: each slice belongs to one pass", "in_slice < state[FIRST_SLICE] or", "False or"),
+        ("latest: slots that grow lose no key that is behind their end", "_put_anew(slots, aside[at])", "pass"),
+        ("latest: slots that grow leave nothing where it was", "            slots[at] = 0\n", "            pass\n"),
     ),
     *_of(
         "latest/hashed_keys.py",

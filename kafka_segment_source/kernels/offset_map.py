@@ -4,7 +4,8 @@ The hash is SipHash-1-3 with 128 bits, under a secret of this process (Aumasson 
 short-input PRF"). So nobody can choose keys that collide, and two keys that collide by chance are out of reach.
 
 Entries lie one after another, and slots point to them: open addressing with linear probing, which begins at a cache
-line of slots. So an entry never moves while the slots grow.
+line of slots. So an entry never moves while the slots grow. A slot keeps the bits of the hash that choose its line, so
+the slots grow without a look at the entries.
 """
 
 from __future__ import annotations
@@ -45,10 +46,17 @@ SLOTS_FULL = 1
 ENTRIES_FULL = 2
 
 BUCKET = 8  # slots of a cache line: a key belongs into one of them, or behind them
+MOST_SLOTS = 1 << 31  # with more, the bits that a slot keeps would not choose its bucket
 _ENTRY = 0xFFFFFFFF  # of a slot: the number of an entry, plus 1
 _NONE = 0xFFFFFFFFFFFFFFFF
 _ONE = np.uint64(1)
 _WORD = 8
+
+
+@inline
+def keys_of(count):
+    """How many keys this number of slots takes."""
+    return count // 10 * 7
 
 
 @inline
@@ -243,21 +251,22 @@ def _slice_of(high):
 
 @inline
 def _tag_of(high):
-    """Bits of a hash that a slot keeps, above the number of its entry. The slice is made of others."""
+    """Bits of a hash that a slot keeps, above the number of its entry. The bucket is made of these, and the slice of
+    others."""
     return np.int64((high & np.uint64(0x7FFFFFFF)) << np.uint64(32))
 
 
 @inline
-def _first_slot(slots, low):
+def _first_slot(slots, high):
     """The first one of the key's bucket."""
-    return np.int64(low & np.uint64(slots.shape[0] - BUCKET))
+    return np.int64(high & np.uint64(slots.shape[0] - BUCKET))
 
 
 @inline
 def _find_slot(slots, entries, low, high):
     """The slot of a key: the one that points to its entry, or the free one where it belongs."""
     mask = np.int64(slots.shape[0] - 1)
-    slot = _first_slot(slots, low)
+    slot = _first_slot(slots, high)
     tag = _tag_of(high)
     while slots[np.uint64(slot)] != 0:
         if slots[np.uint64(slot)] & ~_ENTRY == tag:
@@ -269,7 +278,7 @@ def _find_slot(slots, entries, low, high):
 
 
 @inline
-def _guess_entries(lows, highs, start, end, slots, entries, guesses):
+def _guess_entries(highs, start, end, slots, entries, guesses):
     """Finds the entry of each key that its bucket alone names, or -1: it has the tag of the key.
 
     Each loop has the reads from memory of many keys, which wait for no other, and no branch that depends on them. The
@@ -277,9 +286,9 @@ def _guess_entries(lows, highs, start, end, slots, entries, guesses):
     """
     read = np.int64(0)
     for i in range(start, end):
-        read += slots[np.uint64(_first_slot(slots, lows[i]))]
+        read += slots[np.uint64(_first_slot(slots, highs[i]))]
     for i in range(start, end):
-        first = np.uint64(_first_slot(slots, lows[i]))
+        first = np.uint64(_first_slot(slots, highs[i]))
         tag = np.uint64(_tag_of(highs[i]))
         least = np.uint64(_NONE)  # of a slot with this tag, only the entry is left
         for j in range(np.uint64(BUCKET)):
@@ -299,12 +308,12 @@ def note_records(lows, highs, newest, count, slots, entries, guesses, state):
     see above. guesses: int64[≥ 1], to work in. A record whose key has a newer offset already changes nothing.
     """
     known = state[COUNT]
-    limit = np.int64(slots.shape[0]) // 10 * 7
+    limit = keys_of(np.int64(slots.shape[0]))
     guessed = first = state[AT]
     for i in range(state[AT], count):
         if i == guessed:
             first, guessed = i, min(i + guesses.shape[0], count)
-            state[FETCHED] += _guess_entries(lows, highs, first, guessed, slots, entries, guesses)
+            state[FETCHED] += _guess_entries(highs, first, guessed, slots, entries, guesses)
         low, high = lows[i], highs[i]
         in_slice = _slice_of(high)
         if in_slice < state[FIRST_SLICE] or in_slice > state[LAST_SLICE]:
@@ -335,6 +344,43 @@ def fill_slots(slots, entries, count):
     for entry in range(count):
         low, high = entries[entry, LOW_HASH], entries[entry, HIGH_HASH]
         slots[_find_slot(slots, entries, low, high)] = (entry + 1) | _tag_of(high)
+
+
+@inline
+def _put_anew(slots, slot):
+    """Puts what a slot held into the first free one of its bucket, or behind it."""
+    mask = np.int64(slots.shape[0] - 1)
+    at = _first_slot(slots, np.uint64(slot >> 32))
+    while slots[np.uint64(at)] != 0:
+        at = (at + 1) & mask
+    slots[np.uint64(at)] = slot
+
+
+@kernel("int64(int64[::1], int64[::1])")
+def spread_slots(slots, aside):
+    """Spreads what the first half of the slots holds over all of them. Returns 1; or 0 if `aside` is too small, and
+    then the slots have to be filled.
+
+    slots: the second half of them is 0, and in the first half one is free. aside: int64[≥ 1], to work in.
+
+    A key stays in its slot, comes to one before it, or goes to the second half. So no key that has its place is behind
+    one that has not. What lies before the first free slot may belong to the end of the half: it waits aside.
+    """
+    first = np.int64(0)
+    while slots[first] != 0:
+        if first == aside.shape[0]:
+            return 0
+        aside[first] = slots[first]
+        slots[first] = 0
+        first += 1
+    for at in range(first, slots.shape[0] // 2):
+        slot = slots[at]
+        if slot != 0:
+            slots[at] = 0
+            _put_anew(slots, slot)
+    for at in range(first):
+        _put_anew(slots, aside[at])
+    return 1
 
 
 @kernel("int64(uint64[:,::1], int64, int64)")

@@ -28,9 +28,10 @@ class OffsetMap:
 
     def __init__(self, most_bytes: int) -> None:
         """most_bytes: of the map. It takes no memory that it does not need."""
-        most_keys = max(most_bytes // BYTES_A_KEY, _FEWEST_ENTRIES)
+        most_keys = min(max(most_bytes // BYTES_A_KEY, _FEWEST_ENTRIES), offset_map.keys_of(offset_map.MOST_SLOTS))
         self._entries = np.empty((most_keys, offset_map.ENTRY), np.uint64)
-        self._slots = _make_free_slots(_FEWEST_SLOTS)
+        self._room = _make_room(most_keys)
+        self._slots = self._room[:_FEWEST_SLOTS]
         self._state = np.zeros(offset_map.STATE, np.int64)
         self._state[LAST_SLICE] = SLICES - 1
         self._guesses = np.empty(_AT_ONCE, np.int64)
@@ -52,7 +53,7 @@ class OffsetMap:
             if status == offset_map.ENTRIES_FULL:
                 self._leave_slices()
             else:
-                self._make_slots(2 * len(self._slots))
+                self._double_slots()
 
     def take_newest(self, with_tombstones: bool) -> Offsets:
         """Returns the newest offsets of the keys that were noted, sorted, and turns to the next slices.
@@ -60,9 +61,9 @@ class OffsetMap:
         with_tombstones: False leaves out those of records with a null value.
         """
         count = int(self._state[COUNT])
-        self._slots = _make_free_slots(_FEWEST_SLOTS)
         newest = self._entries[:count, offset_map.NEWEST].copy()
         self._entries = np.empty_like(self._entries)  # gives the memory back while the records are read
+        self._free_slots(_FEWEST_SLOTS)
         is_tombstone = newest >= np.uint64(offset_map.TOMBSTONE)
         if with_tombstones:
             newest &= np.uint64(offset_map.TOMBSTONE - 1)
@@ -86,12 +87,24 @@ class OffsetMap:
         self._state[COUNT] = offset_map.keep_slices(
             self._entries, int(self._state[COUNT]), int(self._state[LAST_SLICE])
         )
-        self._make_slots(len(self._slots))
+        self._fill_slots(len(self._slots))
 
-    def _make_slots(self, count: int) -> None:
-        self._slots = np.empty(0, np.int64)  # first, so that both are never there
-        self._slots = _make_free_slots(count)
+    def _double_slots(self) -> None:
+        """Takes twice as many slots, in the same memory: they are never there twice."""
+        count = 2 * len(self._slots)
+        self._slots = self._room[:count]
+        if not offset_map.spread_slots(self._slots, self._guesses):
+            self._fill_slots(count)
+
+    def _fill_slots(self, count: int) -> None:
+        self._free_slots(count)
         offset_map.fill_slots(self._slots, self._entries, int(self._state[COUNT]))
+
+    def _free_slots(self, count: int) -> None:
+        """Makes `count` slots, all free."""
+        self._slots = self._room = np.empty(0, np.int64)  # first, so that both are never there
+        self._room = _make_room(len(self._entries))
+        self._slots = self._room[:count]
 
 
 def _sort(offsets: Offsets) -> Offsets:
@@ -107,8 +120,12 @@ def _sort(offsets: Offsets) -> Offsets:
     return np.flatnonzero(marks) + first
 
 
-def _make_free_slots(count: int) -> npt.NDArray[np.int64]:
-    """Makes slots whose buckets are cache lines."""
+def _make_room(most_keys: int) -> npt.NDArray[np.int64]:
+    """Makes room for the slots of this number of keys, all free, whose buckets are cache lines. It takes no memory
+    before it is used."""
+    count = _FEWEST_SLOTS
+    while offset_map.keys_of(count) < most_keys:
+        count *= 2
     slots = np.zeros(count + offset_map.BUCKET, np.int64)
     first = -(slots.ctypes.data // slots.itemsize) % offset_map.BUCKET
     return slots[first : first + count]

@@ -377,6 +377,29 @@ def test_keys_are_told_apart_by_the_whole_hash(at_once: int) -> None:
     assert entries[: state[offset_map.COUNT], offset_map.NEWEST].tolist() == [3, 1, 2]
 
 
+@given(buckets=st.lists(st.integers(0, 7) | st.sampled_from([6, 7]), max_size=22), room=st.sampled_from([1, 4, 64]))
+def test_slots_that_grow(buckets: list[int], room: int) -> None:
+    """Each key is found after it, also one that lies before its bucket: behind the end of the slots comes the first."""
+    count, half = len(buckets), 32
+    highs = np.array([(bucket * 8) | number << 6 for number, bucket in enumerate(buckets)], np.uint64)
+    entries = np.zeros((half, offset_map.ENTRY), np.uint64)
+    entries[:count, offset_map.HIGH_HASH] = highs
+    slots, aside = np.zeros(2 * half, np.int64), np.empty(room, np.int64)
+    offset_map.fill_slots(slots[:half], entries, count)
+    before = int(np.argmin(slots[:half] != 0))
+    assert offset_map.spread_slots(slots, aside) == (before <= room)
+    if before > room:
+        return
+    state = np.zeros(offset_map.STATE, np.int64)
+    state[[offset_map.LAST_SLICE, offset_map.COUNT]] = offset_map.SLICES - 1, count
+    arrays = (slots, entries, np.empty(8, np.int64), state)
+    newest = np.arange(1, count + 1, dtype=np.uint64)
+    assert offset_map.note_records(np.zeros(count, np.uint64), highs, newest, count, *arrays) == offset_map.DONE
+    assert state[offset_map.COUNT] == count
+    assert np.count_nonzero(slots) == count
+    assert entries[:count, offset_map.NEWEST].tolist() == newest.tolist()
+
+
 # ---- what the user is told ----
 
 
