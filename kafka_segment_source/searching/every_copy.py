@@ -27,6 +27,7 @@ from kafka_segment_source.searching.key_records import KeyRecord, search_file
 from kafka_segment_source.searching.pattern import Pattern
 from kafka_segment_source.searching.search import plan_search
 from kafka_segment_source.source import Source
+from kafka_segment_source.times import format_millis
 from kafka_segment_source.trust import Policy, Trust
 
 _AHEAD = 16 * 1024 * 1024  # bytes of found records that may wait for their turn
@@ -70,7 +71,8 @@ class KeyPlace:
     def to_dict(self) -> dict[str, Any]:
         """The place as `kafkaseg grep --every-copy --json` prints it."""
         names = {"is_tombstone": "isTombstone", "superseded_by": "supersededBy"}
-        return {names.get(name, name): value for name, value in asdict(self).items()}
+        values = asdict(self) | {"timestamp": format_millis(self.timestamp)}
+        return {names.get(name, name): value for name, value in values.items()}
 
 
 @dataclass(slots=True)
@@ -306,7 +308,8 @@ def _name_removals(kind: str, config: Mapping[str, str] | None) -> _Removals:
     if config is None:
         unknown = f"{rolled} (its cleanup.policy is not in these files)"
         superseded = f"until retention or the log cleaner takes its segment{unknown}"
-        return _Removals(f"until retention takes its segment, or a newer record comes{unknown}", superseded, superseded)
+        newest = f"until a newer record comes, or retention takes its segment{unknown}"
+        return _Removals(newest, superseded, superseded)
     policy = config.get("cleanup.policy", "delete")
     retention = (
         f"until retention (retention.ms={config.get('retention.ms', 'of the broker')}) takes its segment{rolled}"

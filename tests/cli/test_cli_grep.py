@@ -198,10 +198,14 @@ def test_every_copy(tmp_path: Path) -> None:
     of_json = [json.loads(line) for line in lines("--hex", b"key".hex(), "--every-copy", tmp_path, "--json")]
     assert [each["supersededBy"] for each in of_json] == [1, None, None, None]
     assert [each["isTombstone"] for each in of_json] == [False, True, False, True]
+    assert [each["timestamp"] for each in of_json] == [place[2] for place in places]  # as in all JSON, a calendar's
     lines("--every-copy", "ke", tmp_path, exit_code=1)
     lines("--every-copy", "key", tmp_path, "--since", 5, exit_code=2)
     lines("--every-copy", "key", tmp_path, "--value", exit_code=2)
     lines("--every-copy", "key", tmp_path / "none", exit_code=2)
+    (tmp_path / "other").mkdir()
+    [newest] = lines("--every-copy", "key", log_of(tmp_path / "other" / "b-0", b"one"))
+    assert "or retention takes its segment, after that is no longer the active one (" in newest
     (log / "unknown").write_bytes(b"key")
     assert len(lines("--every-copy", "key", tmp_path, exit_code=2)) == 4
     assert "was not searched" in run("grep", "--every-copy", "key", tmp_path).stderr

@@ -365,33 +365,6 @@ def test_the_map_against_a_dictionary(numbers: list[int], most: int, at: st.Data
     assert sorted(found) == sorted(offset for offset, is_tombstone in known.values() if not is_tombstone)
 
 
-@given(
-    bits=st.sampled_from([0, 0x38, 0x7FF00000, 0x7FFFFFFF]),
-    most=st.sampled_from([713, 714, 715, 1_428, 1_429, 5_000]),
-    count=st.integers(700, 3_000) | st.sampled_from([713, 714, 715, 1_428, 1_429]),
-    at_once=st.sampled_from([100, 5_000]),
-    seed=st.integers(0, 9),
-)
-def test_the_map_grows(bits: int, most: int, count: int, at_once: int, seed: int) -> None:
-    """Up to its limit, beside it, and past it, also where few bits of the hashes differ that choose the slot and its
-    tag."""
-    chance = random.Random(seed)
-    highs = [(number << 44) | chance.getrandbits(31) & bits for number in chance.sample(range(2**20), count)]
-    newest = chance.sample(range(1, 2 * count), count)
-    records = [*enumerate(newest), *((key, 0) for key in range(count))]
-    chance.shuffle(records)
-    the_map, found, passes = OffsetMap(most * BYTES_A_KEY), [], 0
-    while the_map.has_more:
-        passes += 1
-        for at in range(0, len(records), at_once):
-            some = records[at : at + at_once]
-            words = ([key for key, _ in some], [highs[key] for key, _ in some], [offset for _, offset in some])
-            the_map.note(Hashed(*(np.array(word, np.uint64) for word in words), without_key=0))
-        found += the_map.take_newest(with_tombstones=True).tolist()
-    assert sorted(found) == sorted(newest)
-    assert (passes == 1) == (count <= most)
-
-
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_keys_are_told_apart_by_the_whole_hash(at_once: int) -> None:
     """Two keys whose hashes have the same slot and the same tag, but not the same bits elsewhere."""
@@ -425,6 +398,33 @@ def test_slots_that_grow(buckets: list[int], room: int) -> None:
     assert state[offset_map.COUNT] == count
     assert np.count_nonzero(slots) == count
     assert entries[:count, offset_map.NEWEST].tolist() == newest.tolist()
+
+
+@given(
+    bits=st.sampled_from([0, 0x38, 0x7FF00000, 0x7FFFFFFF]),
+    most=st.sampled_from([713, 714, 715, 1_428, 1_429, 5_000]),
+    count=st.integers(700, 3_000) | st.sampled_from([713, 714, 715, 1_428, 1_429]),
+    at_once=st.sampled_from([100, 5_000]),
+    seed=st.integers(0, 9),
+)
+def test_the_map_grows(bits: int, most: int, count: int, at_once: int, seed: int) -> None:
+    """Up to its limit, beside it, and past it, also where few bits of the hashes differ that choose the slot and its
+    tag. Slots that grow wrongly may be searched without an end, so the test before this one looks at them alone."""
+    chance = random.Random(seed)
+    highs = [(number << 44) | chance.getrandbits(31) & bits for number in chance.sample(range(2**20), count)]
+    newest = chance.sample(range(1, 2 * count), count)
+    records = [*enumerate(newest), *((key, 0) for key in range(count))]
+    chance.shuffle(records)
+    the_map, found, passes = OffsetMap(most * BYTES_A_KEY), [], 0
+    while the_map.has_more:
+        passes += 1
+        for at in range(0, len(records), at_once):
+            some = records[at : at + at_once]
+            words = ([key for key, _ in some], [highs[key] for key, _ in some], [offset for _, offset in some])
+            the_map.note(Hashed(*(np.array(word, np.uint64) for word in words), without_key=0))
+        found += the_map.take_newest(with_tombstones=True).tolist()
+    assert sorted(found) == sorted(newest)
+    assert (passes == 1) == (count <= most)
 
 
 # ---- what the user is told ----
