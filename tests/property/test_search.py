@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import records as decode
 from kafka_segment_source.decoding.tables import RECORDS
 from kafka_segment_source.errors import DataError, KafkaSegmentError
+from kafka_segment_source.kernels.text_search import find_text
 from kafka_segment_source.searching import blocks
 from tests.support import naive, writer
 from tests.support.chunks import read_in_chunks
@@ -399,3 +401,28 @@ def test_texts_in_some_batches(most_found: int, codec: Codec, tmp_path: Path, mo
 
     assert found == naive_search(decoded(naive.decode_log(data)), query)
     assert len(found) == 4
+
+
+@given(
+    text=st.binary(min_size=1, max_size=4),
+    at=st.lists(st.integers(0, 3) | st.integers(124, 132) | st.integers(252, 260), max_size=3),
+    after=st.integers(0, 130),
+    start=st.integers(0, 2),
+    choices=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    most=st.sampled_from([1, 500]),
+)
+def test_places_of_a_text(
+    text: bytes, at: list[int], after: int, start: int, choices: tuple[int, int], most: int
+) -> None:
+    """Beside `bytes.find`, at both ends of the blocks that are looked at together and of the bytes."""
+    data = bytearray(max(at, default=0) + len(text) + after)
+    for place in at:
+        data[place : place + len(text)] = text
+    end = len(data)
+    data += text  # behind the end: it is none of them
+    one, other = (choice % len(text) for choice in choices)
+    places = np.zeros(most, np.int64)
+    source, wanted = (np.frombuffer(some, np.uint8) for some in (data, bytearray(text)))
+    count = find_text(source, start, end, wanted, one, other, places)
+    expected_places = [place for place in range(start, end - len(text) + 1) if data[place : place + len(text)] == text]
+    assert places[:count].tolist() == expected_places[:most]
