@@ -21,6 +21,7 @@ from kafka_segment_source.cli.records import (
     write_lines,
 )
 from kafka_segment_source.cli.shared import (
+    AS_A_SCAN,
     DAMAGED,
     count,
     output_options,
@@ -33,7 +34,6 @@ from kafka_segment_source.cli.shared import (
     warn,
 )
 from kafka_segment_source.decoding.tables import split_table
-from kafka_segment_source.keywords import count_threads
 from kafka_segment_source.option_table import CUTTING, OPTIONS
 from kafka_segment_source.option_values import NEWEST
 from kafka_segment_source.planning.plan import ReadPlan, read_rows
@@ -62,7 +62,7 @@ _SPARK_ONLY = tuple(option.name for option in OPTIONS if option.group == CUTTING
 )
 @click.option("--latest", is_flag=True, help="Only the newest record of each key: the same as view=latest.")
 @click.option("--values", metavar="FORMAT", help="What values are: the same as --value-format.")
-@threads_option
+@threads_option("Threads that read and decode. With --limit it is 1.", AS_A_SCAN)
 @read_options(but=(*_SPARK_ONLY, "view"))
 def cat_command(
     paths: tuple[str, ...],
@@ -106,6 +106,8 @@ def cat_command(
     table = split_table(plan.options.content)
     chosen = None if asked is None else table.check_names(asked)
     names = chosen or table.default_names(parsed.content)
+    if plan.options.content.view != NEWEST and (output is None or (limit is not None and threads is None)):
+        threads = 1  # it reads a split only when a record of it is wanted
     with skipped_data() as skipped:
         if output is not None:
             schema = table.arrow_schema(names)
@@ -142,7 +144,7 @@ def _print_records(
         dict.fromkeys((*names, CONTROL_TYPE) if plan.options.content.include_control else names)
     )
     records, has_said = 0, False
-    for batch in _read_batches(plan, schema, limit, threads if plan.options.content.view == NEWEST else None):
+    for batch in _read_batches(plan, schema, limit, threads):
         write_lines(lines(batch, encoder))
         records += batch.num_rows
         if encoder.has_binary and not has_said:
@@ -156,14 +158,12 @@ def _read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Reads the first `limit` records of the plan (None: all).
 
-    With one thread, it reads a split only when a record of it is wanted. By default (None), the newest record of each
-    key takes the threads that the plan chooses, as all of a log is read before its first row. Others take one.
+    With one thread, it reads a split only when a record of it is wanted. None: the plan chooses their number.
     """
     left = sys.maxsize if limit is None else limit
     if left == 0:
         return
-    is_chosen = threads is None and plan.options.content.view == NEWEST
-    for batch in read_rows(plan, schema, advance, None if is_chosen else count_threads(threads)):
+    for batch in read_rows(plan, schema, advance, threads):
         yield batch.slice(0, left)
         left -= batch.num_rows
         if left <= 0:

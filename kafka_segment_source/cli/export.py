@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_segment_source.cli.shared import (
+    AS_A_SCAN,
     count,
     follow,
     json_flag,
@@ -62,7 +63,7 @@ _NOT_HERE = ("until", "endingOffsets", "endingTimestamp", "endingOffsetsByTimest
 )
 @click.option("--dry-run", is_flag=True, help="Say what a run would read, and write nothing.")
 @json_flag
-@threads_option
+@threads_option("Threads that read and decode.", AS_A_SCAN)
 @click.option(
     "--isolation-level",
     "isolationLevel",

@@ -27,6 +27,7 @@ from kafka_segment_source.cli.shared import (
     progress,
     read_options,
     skipped_data,
+    threads_option,
     to_json_line,
     view_options,
     warn,
@@ -94,9 +95,7 @@ class Grep(click.Command):
     help="PATTERN is a whole key: list each place where its bytes still lie, and what keeps them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line.")
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Threads that search. [default: one a processor]"
-)
+@threads_option("Threads that search.", "one a processor")
 @read_options(*view_options(RECORDS, but=_OF_OTHERS), view=RECORDS)
 def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its name
     pattern: str,

@@ -18,6 +18,7 @@ from kafka_segment_source.cli.shared import (
     read_options,
     show,
     skipped_data,
+    threads_option,
 )
 from kafka_segment_source.keywords import RebuildOptions, option_names
 from kafka_segment_source.rebuilding.journal import REPORT
@@ -39,9 +40,7 @@ _SHOWN = 50  # of what is left out; rebuild.json has all of it
     help="Rebuild __consumer_offsets, __transaction_state and _schemas too, beside what is selected.",
 )
 @json_flag
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Partitions that are written at once. [default: 1]"
-)
+@threads_option("Partitions that are written at once.")
 @read_options(*option_names(RebuildOptions))
 def rebuild_command(  # click passes each option by its name
     paths: tuple[str, ...],

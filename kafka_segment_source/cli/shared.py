@@ -115,14 +115,14 @@ def _complete_path(context: click.Context, parameter: click.Parameter, incomplet
 
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=_complete_path)
-threads_option = click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Threads that read and decode. [default: 1]",
-)
+AS_A_SCAN = "one a processor, and four at most, for a compressed log on a disk; else 1"
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 _FORMATS = ("text", "jsonl", "parquet")
+
+
+def threads_option(help_text: str, default: str = "1") -> Callable[[F], F]:
+    """Adds `--threads`. default: in words."""
+    return click.option("--threads", type=click.IntRange(min=1), metavar="N", help=f"{help_text} [default: {default}]")
 
 
 def output_options(rows: str) -> Callable[[F], F]:

@@ -23,6 +23,7 @@ from kafka_segment_source.cli.shared import (
     read_options,
     show,
     skipped_data,
+    threads_option,
     view_options,
     warn,
 )
@@ -48,9 +49,7 @@ _LONGEST_KEY = 40  # columns of a key in a table
     show_default=True,
     help="How many of each list are shown.",
 )
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Threads that read. [default: one a processor]"
-)
+@threads_option("Threads that read.", "one a processor")
 @json_flag
 @read_options(*view_options(RECORDS, but=_OF_COLUMNS), view=RECORDS)
 def stats_command(paths: tuple[str, ...], most: int, threads: int | None, as_json: bool, **options: Any) -> None:

@@ -39,7 +39,7 @@ _SHOWN = 50  # at most this many problems and this many notes are printed; --jso
 @paths_argument
 @click.option("--deep", is_flag=True, help="Decompress and decode every record as well.")
 @json_flag
-@threads_option
+@threads_option("Threads that verify segments.")
 @read_options(*option_names(DecodeOptions))
 def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, threads: int | None, **options: Any) -> None:
     """Check every CRC, length, offset order and index entry, by the rules of every Kafka version.

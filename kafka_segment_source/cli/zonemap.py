@@ -32,7 +32,7 @@ from kafka_segment_source.zones.updates import ZoneMapSummary, update_zone_maps_
 @click.option("--to", "to", required=True, metavar="DIR", help="Directory of the zone maps; made if need be.")
 @click.option("--keys", is_flag=True, help="Make key filters too, so that a read of some keys reads what it needs.")
 @json_flag
-@threads_option
+@threads_option("Threads that decode segments.")
 @read_options(*option_names(DecodeOptions))
 def zonemap_command(
     paths: tuple[str, ...], to: str, keys: bool, as_json: bool, threads: int | None, **options: Any

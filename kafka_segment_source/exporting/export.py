@@ -13,7 +13,7 @@ from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.exporting.data_files import parse_by
 from kafka_segment_source.exporting.export_run import TOPIC, ExportRun, TableReport, Targets
 from kafka_segment_source.exporting.tables import FORMATS
-from kafka_segment_source.keywords import PathsLike, ReadingOptions, count_threads, option_texts
+from kafka_segment_source.keywords import PathsLike, ReadingOptions, check_threads, option_texts
 from kafka_segment_source.option_table import OPTIONS, PACE
 from kafka_segment_source.option_values import PERMISSIVE, Context, TopicSelection, parse_positive_bytes
 from kafka_segment_source.options import ReadOptions, parse_options
@@ -62,7 +62,7 @@ def export(  # noqa: PLR0913  # each is a question of its own
         target_bytes: The size of a file, as a number or as `128m`. The last file of a run and those of a divided table
             may be smaller.
         catalog: Properties of the Iceberg catalog, over those of `.pyiceberg.yaml`.
-        threads: How many threads read and decode. By default, one.
+        threads: How many threads read and decode. By default, as many as `scan` takes.
         dry_run: True: write nothing, and report what a run would read.
         on_progress: Is called with the bytes of `.log` files that are done, and with all of them, for each table.
         on_report: Is called with the report of each table, as soon as it is done.
@@ -91,7 +91,7 @@ def export(  # noqa: PLR0913  # each is a question of its own
     size = _check_request(to, format, rejected, target_bytes, catalog)
     texts = option_texts(path, options)
     parsed, settings = _parse_options(texts, rejected)
-    run = ExportRun(parts, size, count_threads(threads), dry_run, on_progress, Targets(format, settings, catalog or {}))
+    run = ExportRun(parts, size, check_threads(threads), dry_run, on_progress, Targets(format, settings, catalog or {}))
     if TOPIC not in to:
         report = run.export_table(to, rejected, None, parsed)
         on_report(report)

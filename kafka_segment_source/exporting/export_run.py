@@ -109,7 +109,7 @@ class ExportRun:
 
     parts: tuple[Part, ...]
     target_bytes: int
-    threads: int
+    threads: int | None
     dry_run: bool
     on_progress: OnProgress
     targets: Targets
