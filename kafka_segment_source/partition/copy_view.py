@@ -198,18 +198,28 @@ class CopyView:
             self._ends[segment.path] = self._find_end(segment)
         return self._ends[segment.path]
 
-    def strays_behind(self, segment: Segment) -> list[Stray]:
-        """Returns the whole batches of a segment behind the last offset that its names leave to it. It returns none if
+    def strays_of(self, segment: Segment) -> list[Stray]:
+        """Returns the whole batches of a segment with offsets that its names do not leave to it. It returns none if
         the segment was not read for its end (`end_of`)."""
+        if segment.is_last:
+            return [stray for stray in self.tail.strays if stray.batch.base_offset < segment.base_offset]
         surveyed = self._surveys.get(segment.path)
-        fault = None if surveyed is None or segment.is_last else surveyed.faults[-1]
-        if surveyed is None or fault is None:
+        if surveyed is None:
             return []
-        limit, last = segment.span.end, surveyed.last
-        reached = segment.base_offset if last is None else last.last_offset + 1
+        strays: list[Stray] = []
         with self._open_view(segment) as view:
-            whole, _ = read_whole_batches(view, fault.position, segment.size)
-        return explain_by_gap([batch for batch in whole if batch.last_offset >= limit], OffsetRange(reached, limit))
+            for place in surveyed.left_out_places():
+                whole, _ = read_whole_batches(view, place.start, place.end)
+                outside = [
+                    batch
+                    for batch in whole
+                    if not segment.span.start <= batch.base_offset <= batch.last_offset < segment.span.end
+                ]
+                last = surveyed.last
+                reached = segment.base_offset if last is None else last.last_offset + 1
+                gap = place.gap if place.end < segment.size else OffsetRange(reached, segment.span.end)
+                strays += explain_by_gap(outside, gap)
+        return strays
 
     def sound_runs(self, segment: Segment) -> tuple[OffsetRange, ...]:
         """Returns the offsets of a segment that lie between damage, in order. It returns none if the segment was not
@@ -315,11 +325,10 @@ class CopyView:
     def rows(self, header: BatchHeader) -> Rows | None:
         """Returns the records of one of the copy's batches, or None if they cannot be decoded."""
         segment = self.segment_of(header.base_offset)  # a foreign batch may reach past the next name
-        assert segment is not None
-        return self.rows_in(header, segment)
+        return None if segment is None else self.rows_in(header, segment)
 
     def rows_in(self, header: BatchHeader, segment: Segment) -> Rows | None:
-        """Returns the records of a batch of a segment, whatever offsets it states."""
+        """Returns the records of a batch of a segment, or None if they cannot be decoded."""
         # imported here, so that the kernels are loaded only for reading whole segments
         from kafka_segment_source.partition.survey import rows_of
 

@@ -7,14 +7,14 @@ sizes, these are trusted. Where they differ, the ends of the differing segments 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.twins import find_lost_strays
+from kafka_segment_source.partition.twins import find_lost_strays, find_moved
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -55,11 +55,22 @@ def find_held_spans(at: int, copies: list[ListedCopy], near: OffsetRange) -> lis
                 ends.append(offsets.end)
                 holdings.append(holding)
     within = own.copy.log.offsets
-    spans = (
+    spans = [
         HeldSpan(at, OffsetRange(start, end).intersect(within), holding)
         for start, end, holding in zip(starts, ends, holdings, strict=True)
-    )
+    ]
+    for moved in find_moved(own.copy, near, [other.copy for other in others]):
+        spans = [part for span in spans for part in _cut_out(span, moved)]
     return [span for span in spans if not span.offsets.is_empty]
+
+
+def _cut_out(span: HeldSpan, offsets: OffsetRange) -> tuple[HeldSpan, HeldSpan]:
+    """Returns what is left of a span on both sides of some offsets."""
+    before, after = OffsetRange(end=offsets.start), OffsetRange(offsets.end)
+    return (
+        replace(span, offsets=span.offsets.intersect(before)),
+        replace(span, offsets=span.offsets.intersect(after)),
+    )
 
 
 def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) -> Sequence[_Rated]:

@@ -75,14 +75,18 @@ def has_damaged_twin(copy: CopyView, batch: BatchHeader) -> bool:
 def find_lost_strays(
     copy: CopyView, segment: Segment, strays: Sequence[Stray], others: Sequence[CopyView]
 ) -> Iterator[BatchHeader]:
-    """Yields the batches that were left out of a segment of this copy, and that no other copy has. A gap at its place
-    explains a batch too, if no batch of another copy is there. Behind the first lost one, only those that another copy
-    has at their place are not lost."""
+    """Yields the batches that were left out of a segment of this copy, and that are lost.
+
+    One is not lost if a batch is at the offsets that it states, in any copy: this one, or one that contradicts it. Nor
+    if another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has
+    anything there. Behind the first lost one, batches are not looked for elsewhere any more.
+    """
     is_first = True
     for batch, gap in strays:
         is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
-        is_there = any(other.has_at_its_place(batch) for other in others)
-        if not (is_explained or is_there or (is_first and _has_twin(copy, segment, batch, others))):
+        stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
+        is_held = any(one.has_batches_in(stated) for one in (copy, *others))
+        if not (is_explained or is_held or (is_first and _has_twin(copy, segment, batch, others))):
             is_first = False
             yield batch
 
@@ -96,10 +100,21 @@ def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterat
     """
     for copy in copies:
         others = [other for other in copies if other is not copy]
-        for segment in copy.segments_around(near):
-            hidden = join_batches(find_lost_strays(copy, segment, copy.strays_behind(segment), others))
+        for segment in (one for one in copy.segments_around(near) if not one.is_last):
+            hidden = join_batches(find_lost_strays(copy, segment, copy.strays_of(segment), others))
             if hidden:
                 yield segment, hidden
+
+
+def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) -> list[OffsetRange]:
+    """Returns the offsets of whole batches that lie in another segment of this copy than they belong to, and that
+    another copy has at their place: this copy holds nothing there, and its gap is no work of compaction."""
+    return [
+        OffsetRange(batch.base_offset, batch.last_offset + 1)
+        for segment in copy.segments_around(near)
+        for batch, _ in copy.strays_of(segment)
+        if not copy.has_at_its_place(batch) and any(other.has_at_its_place(batch) for other in others)
+    ]
 
 
 def join_batches(batches: Iterable[BatchHeader]) -> list[OffsetRange]:
@@ -111,6 +126,13 @@ def join_batches(batches: Iterable[BatchHeader]) -> list[OffsetRange]:
             start = joined.pop().start
         joined.append(OffsetRange(start, batch.last_offset + 1))
     return joined
+
+
+def is_in_place(copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyView) -> bool:
+    """Whether another copy has a batch of a segment of this copy at its place, or what compaction left of it there."""
+    there = other.batch_at(batch.base_offset) if other.log.segments else None
+    is_same = there is not None and there.base_offset == batch.base_offset
+    return there is not None and is_same and _is_twin(copy, segment, batch, other, there)
 
 
 def is_elsewhere(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
@@ -142,7 +164,9 @@ def _is_twin(copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyVi
     spans = header.last_offset - header.base_offset, batch.last_offset - batch.base_offset
     if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
         return False
-    rows, others = copy.rows_in(batch, segment), other.rows(header)
+    # decoding a batch proves its offset by the names of its segment, and that is what is in doubt
+    unbounded = segment._replace(base_offset=min(segment.base_offset, batch.base_offset), next_base_offset=None)
+    rows, others = copy.rows_in(batch, unbounded), other.rows(header)
     if not rows or not others:
         return False
     risen = batch.base_offset - header.base_offset

@@ -64,7 +64,8 @@ class Follower:
         self._microseconds = microseconds
         self._pending: list[SegmentSplit | Lost] = [split]
         self._mended_at = -1  # the offset where the other copies were searched last
-        self._failed: set[str] = set()  # files that the search found there, and that could not be read
+        # by path of a file that the search found there: the offsets that could not be read from it, and why
+        self._failed: dict[str, tuple[OffsetRange, DataError]] = {}
         self._next = split.start_offset
         self._end = _find_known_end(split)
         self._why: FileChangedError | None = None  # why the offsets were searched again
@@ -152,7 +153,7 @@ class Follower:
         if self._mended_at != self._next:
             self._failed.clear()
         elif isinstance(error, DataError) and error.path not in self._failed:
-            self._failed.add(error.path)  # it looked sound there, and is not
+            self._failed[error.path] = part.bounds.offsets, error
         else:  # the copies were searched already; the other pieces still follow
             self._report_error(error)
             return

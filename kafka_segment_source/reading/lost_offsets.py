@@ -33,13 +33,15 @@ def find_lost(source: Source, policy: Policy, *, decodes: bool) -> list[Lost]:
     log = copies[0].log
     there = [copy for copy in copies if copy.end > copy.start or copy.tail.damage is not None]  # not torn bytes alone
     start = min((copy.start for copy in there), default=0)
-    surveyed = survey_copies(copies, OffsetRange(start), policy, {}, decodes=decodes)
+    surveyed = survey_copies(copies, OffsetRange(start), policy, decodes=decodes)
     last_bases = [min(copy.log.segments[-1].base_offset, copy.log.offsets.end) for copy in copies if copy.log.segments]
     surveyed.end = max(last_bases, default=start)
     report = LossReport(f"{log.topic}-{log.partition}", copies, surveyed.failures)
     lost = [held for _, held in surveyed.held_by(report) if isinstance(held, Lost)]
-    new = [one for one in _find_left_out(copies, surveyed.read, policy) if _is_new(one, lost)]
-    return lost + [Lost(offsets, report.missing(offsets).error) for offsets in new]
+    for offsets in _find_left_out(copies, surveyed.read, policy):
+        if all(offsets.intersect(one.offsets).is_empty for one in lost):
+            lost.append(report.missing(offsets))
+    return lost
 
 
 def _find_left_out(
@@ -52,11 +54,7 @@ def _find_left_out(
     for _, hidden in find_hidden_batches(copies, ALL_OFFSETS):
         yield from hidden
     for copy, file in files:
-        if file.segment.is_last:
-            strays, _ = find_strays(file, policy)
-            others = [other for other in copies if other is not copy]
-            yield from join_batches(find_lost_strays(copy, file.segment, strays, others))
-
-
-def _is_new(offsets: OffsetRange, lost: Sequence[Lost]) -> bool:
-    return all(offsets.intersect(one.offsets).is_empty for one in lost)
+        strays, _ = find_strays(file, policy)
+        others = [other for other in copies if other is not copy]
+        lost = find_lost_strays(copy, file.segment, strays, others)
+        yield from join_batches(sorted(lost, key=lambda batch: batch.base_offset))

@@ -10,7 +10,7 @@ copy this module is not used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,14 +29,17 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
-from kafka_segment_source.partition.logs import available_copies, existing_copies
+from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
-from kafka_segment_source.partition.twins import find_lost_strays, is_elsewhere, join_batches
+from kafka_segment_source.partition.twins import find_lost_strays, is_elsewhere, is_in_place, join_batches
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
+from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.trust import Policy, Trust
 
 
@@ -53,6 +56,9 @@ class Lost:
 
 Piece = SegmentSplit | Lost
 
+Failed = Mapping[str, tuple[OffsetRange, DataError]]
+NONE_FAILED: Failed = {}
+
 
 def mend(
     split: SegmentSplit,
@@ -62,40 +68,45 @@ def mend(
     error: KafkaSegmentError,
     part: SegmentSplit | None = None,
     *,
-    failed: Collection[str] = (),
+    failed: Failed = NONE_FAILED,
     microseconds: bool = False,
 ) -> list[Piece]:
     """Returns the rest of a split from the first wanted offset on, where `error` was found.
 
     part: the piece of it where that was; by default the split itself.
-    failed: paths of files that are not read for it, if `error` is damage.
+    failed: by the path of a file, the offsets that could not be read where it looked sound, and why.
 
     The pieces are splits, and offsets that no copy holds. Raises FileChangedError if a file or a directory changes
     meanwhile, StorageError if the copies cannot be listed, and PathError for copies that contradict each other.
     """
     directories = existing_copies(split.copies, source.storage) or split.copies
     try:
-        copies = available_copies(source.at(directories).to_end_of_files(), policy)
+        again = source.at(directories).to_end_of_files()
+        copies = available_copies(again, policy)
     except PathError as gone:
         if len(existing_copies(directories, source.storage)) < len(directories):
             raise FileChangedError(f"{gone}; plan the read again") from gone
         raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    damage = dict.fromkeys(failed, error) if isinstance(error, DataError) else {}
-    surveyed = survey_copies(copies, wanted, policy, damage, microseconds=microseconds)
+    surveyed = survey_copies(copies, wanted, policy, failed, microseconds=microseconds)
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     for offsets, held in surveyed.held_by(report):
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not pieces and _steps_back(split, wanted, copies, error):
         return [Lost(wanted, error)]
-    elsewhere = _find_elsewhere(part or split, pieces, copies, error)
+    elsewhere = _find_elsewhere(part or split, pieces, copies, again, policy, error)
     return [*(Lost(offsets, error) for offsets in elsewhere), *pieces]
 
 
 def _find_elsewhere(
-    split: SegmentSplit, pieces: Sequence[Piece], copies: Sequence[CopyView], error: KafkaSegmentError
+    split: SegmentSplit,
+    pieces: Sequence[Piece],
+    copies: Sequence[CopyView],
+    source: Source,
+    policy: Policy,
+    error: KafkaSegmentError,
 ) -> Iterator[OffsetRange]:
     """Yields the offsets of a whole batch that no piece has, as it belongs before what was read already, or into
     another piece of the segment: another copy has it there, and the file has nothing there. Yields those of a batch
@@ -107,22 +118,51 @@ def _find_elsewhere(
     )
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
+    others = [copy for copy in copies if copy is not own]
     there = None if moved is None else own.batch_at(moved.base_offset)
     if moved is not None and moved.base_offset < segment.span.end and (there is None or there.crc != moved.crc):
-        others = [copy for copy in copies if copy is not own]
         stated = OffsetRange(moved.base_offset, moved.last_offset + 1)
         stated = stated.intersect(split.bounds.offsets if split.uncut is None else split.uncut)
         if there is not None:
             stated = stated.intersect(OffsetRange(end=there.base_offset))
         spans = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
         is_read = stated.is_empty or any(span.start <= stated.start < span.end for span in spans)
-        is_there = any(other.has_at_its_place(moved) for other in others)
-        logs = [(other.log.segments[0].base_offset, other.end) for other in others if other.log.segments]
-        is_spanned = any(start <= stated.start < end for start, end in logs)  # by one that was compacted
-        if not is_read and (is_there or not (is_spanned or is_elsewhere(own, segment, moved, copies))):
+        is_there = any(is_in_place(own, segment, moved, other) for other in others)
+        if not is_read and (is_there or _is_lost(own, segment, moved, stated, others)):
             yield stated
     own.end_of(segment)  # reads it, if its end is damaged
-    yield from join_batches(find_lost_strays(own, segment, own.strays_behind(segment), copies))
+    yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
+    if moved is None or segment.span.start <= moved.base_offset < segment.span.end:
+        return
+    held = OffsetRange(moved.base_offset, moved.last_offset + 1)
+    is_missing = there is None or there.base_offset >= held.end
+    if is_missing and any(is_in_place(own, segment, moved, other) for other in others):
+        yield from [held] if _is_passed_over(own, moved, source, policy) else []
+    elif is_missing and held.start < segment.span.start and _is_lost(own, segment, moved, held, others):
+        yield held  # from a segment before this one
+
+
+def _is_lost(
+    own: CopyView, segment: Segment, moved: BatchHeader, stated: OffsetRange, others: Sequence[CopyView]
+) -> bool:
+    """Whether no other copy has a batch that moved, and compaction did not remove it from one."""
+    logs = [(other.log.segments[0].base_offset, other.end) for other in others if other.log.compacted]
+    is_spanned = any(start <= stated.start < end for start, end in logs)
+    is_thinned = any(other.has_batches_in(stated) for other in others)
+    return (is_thinned or not is_spanned) and not is_elsewhere(own, segment, moved, (own, *others))
+
+
+def _is_passed_over(own: CopyView, moved: BatchHeader, source: Source, policy: Policy) -> bool:
+    """Whether a plan reads the offsets of a batch from the copy that has it in another file, and meets no damage."""
+    [log] = available_logs(source, policy, Warnings())
+    return any(
+        parent_of(segment.path) == own.log.directory
+        and (own.tail.damage is None if segment.is_last else own.end_of(segment) is not None)
+        for segment in log.segments
+        if segment.span.intersect(segment.offsets).start
+        <= moved.base_offset
+        < segment.span.intersect(segment.offsets).end
+    )
 
 
 def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:
@@ -184,13 +224,12 @@ def survey_copies(
     copies: Sequence[CopyView],
     wanted: OffsetRange,
     policy: Policy,
-    damage: Mapping[str, DataError],
+    failed: Failed = NONE_FAILED,
     *,
     decodes: bool = True,
     microseconds: bool = False,
 ) -> Surveyed:
-    """Reads the wanted offsets once in the segments of every copy. damage: by the paths of files that count as
-    damaged."""
+    """Reads the wanted offsets once in the segments of every copy. failed: as in `mend`."""
     surveyed = Surveyed(wanted, any(copy.log.compacted for copy in copies))
     read = surveyed.read
     for copy in copies:
@@ -208,10 +247,9 @@ def survey_copies(
     known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
-        fault = damage.get(surveyed_file.segment.path)
         extents = surveyed_file.extents()
-        if fault is not None:
-            extents = iter([Extent(surveyed_file.offsets.intersect(surveyed_file.segment.span), DAMAGED, fault)])
+        if surveyed_file.segment.path in failed:
+            extents = _note_failure(extents, *failed[surveyed_file.segment.path])
         for extent in extents:
             batch = _find_damaged_batch(surveyed_file, extent, others)
             parts = [extent] if batch is None else _narrow_damage(extent, batch)
@@ -224,6 +262,18 @@ def survey_copies(
             surveyed.found += [(surveyed_file, part) for part in counted if not _is_behind_end(copy, part)]
         surveyed.found += [(surveyed_file, extent) for extent in _rate_end(copy, surveyed_file, copies)]
     return surveyed
+
+
+def _note_failure(extents: Iterator[Extent], failed: OffsetRange, error: DataError) -> Iterator[Extent]:
+    """Yields the extents of a file, in which some offsets count as damaged."""
+    for extent in extents:
+        inside = extent.offsets.intersect(failed)
+        if inside.is_empty:
+            yield extent
+            continue
+        yield replace(extent, offsets=extent.offsets.intersect(OffsetRange(end=failed.start)))
+        yield Extent(inside, DAMAGED, error)
+        yield replace(extent, offsets=extent.offsets.intersect(OffsetRange(failed.end)))
 
 
 def _narrow_damage(extent: Extent, batch: BatchHeader) -> list[Extent]:

@@ -11,6 +11,7 @@ import argparse
 import faulthandler
 import json
 import logging
+import re
 import resource
 import shutil
 import sys
@@ -92,7 +93,7 @@ def _reports() -> Iterator[list[tuple[DataError, int | None]]]:
         def emit(self, record: logging.LogRecord) -> None:
             args = record.args if isinstance(record.args, tuple) else ()
             errors = [arg for arg in args if isinstance(arg, DataError)]
-            ends = [arg for arg in args if isinstance(arg, int)]
+            ends = [int(end) for arg in args if isinstance(arg, str) for end in re.findall(r"up to byte (\d+)", arg)]
             if errors:
                 seen.append((errors[0], ends[0] if ends else None))
 

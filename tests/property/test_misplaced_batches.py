@@ -1,9 +1,9 @@
 """Whole batches at a wrong place in one copy, or a file with a wrong name or without bytes: no row is lost in silence.
 
-A batch moved, two changed places, one is there twice, or a segment file has another name or is empty. The other copies
-are sound: they may begin later, end earlier, and be compacted. So what must come out is simple: every row that any copy
-had, in order, or an error. Where the sound copies have everything, an error is wrong too, but where a segment was cut
-into pieces. Where one of them is compacted, a row that no sound copy has may be missing.
+A batch moved in its file or into another one, two changed places, one is there twice, or a segment file has another
+name or is empty. The other copies are sound: they may begin later, end earlier, and be compacted. So what must come out
+is simple: every row that any copy had, in order, or an error. Where the sound copies have everything, an error is wrong
+too, but where a segment was cut into pieces. Where one is compacted, a row that no sound copy has may be missing.
 `python -m tests.property.test_misplaced_batches 0 20000` runs many cases.
 """
 
@@ -47,14 +47,15 @@ PARTS = 4
 class Misplaced:
     """The copies; the rows of the history, which the hurt copy had; and those that one of the sound copies has.
 
-    is_spared: whether the sound copies have all batches, with all rows. renamed: the new base offset of a file.
+    is_spared: whether the sound copies have all batches, with all rows.
+    window: a start below the first number, and an end above the second, let a read see the file that was hurt.
     """
 
     made: Case
     rows: dict[int, Row]
     sound: dict[int, Row]
     is_spared: bool
-    renamed: int | None
+    window: tuple[int, int]
 
     @property
     def gone(self) -> set[int]:
@@ -89,16 +90,20 @@ def make_case(number: int) -> Misplaced:
     rows = {row[0]: row for batch in history for row in batch.rows}
     names = {file.base for file in copies[hurt].files}
     notes = [f"copy {hurt}: {misplace(random, copies[hurt], history)}"]
-    renamed = next((file.base for file in copies[hurt].files if file.base not in names), None)
+    window = (2**31, -1)
+    if notes[0].split()[2] == "carry":
+        window = (int(notes[0].split()[-1]) + 1, 2**31)
+    elif renamed := {file.base for file in copies[hurt].files} - names:
+        window = (min(renamed), -1)
     bases = {batch.base for copy in others for batch in copy.held()}
     is_spared = len(sound) == len(rows) and len(bases) == len(history)
-    return Misplaced(Case(number, history, copies, random, notes), rows, sound, is_spared, renamed)
+    return Misplaced(Case(number, history, copies, random, notes), rows, sound, is_spared, window)
 
 
 def misplace(random: Random, copy: Copy, history: list[Batch]) -> str:
     """Hurts a copy in one way. Answers what was done."""
     several = [file for file in copy.files if len(file.batches) > 1]
-    what = random.choice(["move", "move", "swap", "swap", "double", "rename", "rename", "empty"])
+    what = random.choice(["move", "move", "swap", "swap", "double", "rename", "rename", "empty", "carry", "carry"])
     if what in ("move", "swap") and several:
         file = random.choice(several)
         one, other = random.sample(range(len(file.batches)), 2)
@@ -109,6 +114,15 @@ def misplace(random: Random, copy: Copy, history: list[Batch]) -> str:
             order[one], order[other] = order[other], order[one]
         _rewrite(file, order)
         return f"{what} {one}, {other} of {file.base}"
+    full = [file for file in copy.files if file.batches]
+    if what == "carry" and len(full) > 1:
+        file, target = random.sample(full, 2)
+        left, order = list(file.batches), list(target.batches)
+        carried = left.pop(random.randrange(len(left)))
+        order.insert(random.randint(0, len(order)), carried)
+        _rewrite(file, left)
+        _rewrite(target, order)
+        return f"carry {carried.batch.base} into {target.base}"
     if what == "rename" and len(copy.files) > 1:
         at = random.randrange(1, len(copy.files))
         file, end = copy.files[at], history[-1].after
@@ -154,9 +168,10 @@ def choose_options(case: Misplaced, random: Random) -> Iterator[dict[str, Any]]:
     """Yields some bounds, and some cuts. Names and an index may lead behind a batch at a wrong place (docs/damage.md,
     "Bytes that are not read"): so the index is not used for a start, and none lies behind a wrong name."""
     first, last = sorted(random.choices(sorted(case.rows), k=2)) if case.rows else (0, 0)
-    if case.renamed is None or first < case.renamed:
+    if first < case.window[0]:
         yield {"startingOffsets": {TOPIC: {"0": first}}, "trustIndexes": False}
-    yield {"endingOffsets": {TOPIC: {"0": last}}}
+    if last > case.window[1]:
+        yield {"endingOffsets": {TOPIC: {"0": last}}}
     yield random.choice([{"maxRecordsPerPartition": random.randint(1, 5)}, {"minPartitions": random.randint(2, 9)}])
     yield {"trustIndexes": False}
 
