@@ -293,8 +293,11 @@ class PartitionLog(ListedLog):
 
     @property
     def first_offset(self) -> int:
-        """The first offset of the files, or 0 if there are none. Empty first files of a compacted log count."""
+        """The first offset of the files, or 0 if there are none. Empty first files count, and those of a copy
+        that is not read."""
         starts = [max(segment.base_offset, segment.offsets.start) for segment in self.segments[:1]]
+        starts += [hole.offsets.start for hole in self.holes]
+        starts += [evidence.offsets.start for evidence in self.evidence if evidence.is_hard]
         if self.compacted:
             starts += [dropped.segment.base_offset for dropped in self.unused if dropped.size == 0]
         return min(starts, default=0)

@@ -11,6 +11,8 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.streams import log_ends
+from tests.support import writer
 from tests.support.layouts import write_copies
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
@@ -75,6 +77,19 @@ def test_the_first_file_of_a_copy_is_empty(epochs: tuple[str, ...], turn: int, t
     behind = {0: "[0-1 e0] [2-4 e0] [5-6 e0]"}
     paths = write_copies(tmp_path, {0: "", 5: "[5 e1] [6 e1]"}, behind, epochs=epochs)[::turn]
     assert read(paths) == rows((0, 4, 0), (5, 6, 1))
+
+
+@pytest.mark.parametrize("first", [{0: "", 5: "[5 e0]"}, {0: ""}])
+def test_an_export_begins_where_a_first_file_without_a_byte_does(
+    first: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream and an export take the first offset of the log. That file counts, though no copy is read there."""
+    monkeypatch.setattr(log_ends, "LATE_SECONDS", 0.0)  # what is new is waited for
+    paths = write_copies(tmp_path, first, {5: "[5 e0] [6 e0]"})
+    if len(first) == 1:
+        (tmp_path / "copy0" / "t-0" / f"{0:020d}.index").write_bytes(writer.offset_index([(4, 99)], 0))
+    with pytest.raises(DataLossError, match="no file holds the offsets 0 to 4 of partition t-0"):
+        kafkaseg.export(paths, str(tmp_path / "target"))
 
 
 WHOLE = {0: "[0-1 e0] [2-3 e0] [4-5 e0]", 6: "[6-7 e0] [8-9 e0]", 10: "[10-11 e0] [12-13 e0]"}
