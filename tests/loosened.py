@@ -1204,6 +1204,25 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "reading/moved_batches.py",
+        _MISPLACED,
+        (
+            "moved: a batch whose place the read has passed is damage, also where another copy has it",
+            "yield from _find_passed(split, known, own, segment, moved, others)",
+            "pass",
+        ),
+        (
+            "moved: a batch behind the next segment's name is in no other file",
+            "yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))",
+            "pass",
+        ),
+        (
+            "moved: a batch of another segment is not passed over, nor one that no copy has",
+            "yield from _find_of_other_segment(own, segment, moved, others, merge)",
+            "pass",
+        ),
+    ),
+    *_of(
         "planning/time_lookup.py",
         _WRONG_OFFSETS,
         (
@@ -1225,28 +1244,8 @@ LOOSENED = [
         "reading/mending.py",
         _WRONG_OFFSETS,
         (
-            "mending: a batch whose place the read has passed is damage, also where another copy has it",
-            "is_there = any(is_in_place(own, segment, moved, other) for other in others)",
-            "is_there = False",
-        ),
-        (
-            "mending: a batch behind the next segment's name is in no other file",
-            "yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))",
-            "pass",
-        ),
-        (
             "mending: a file that could not be read where it looked sound is not searched there again",
             "extents = _note_failure(extents, *failed[surveyed_file.segment.path])",
-            "pass",
-        ),
-        (
-            "mending: a batch in another file than its own is not passed over",
-            "yield from [held] if _is_passed_over(own, moved, source, policy) else []",
-            "pass",
-        ),
-        (
-            "mending: a batch from before its own file that no copy has is lost",
-            "yield held  # from a segment before this one",
             "pass",
         ),
         (

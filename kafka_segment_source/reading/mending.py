@@ -29,17 +29,15 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
-from kafka_segment_source.partition.twins import find_lost_strays, is_elsewhere, is_in_place, join_batches
+from kafka_segment_source.reading.moved_batches import find_lost_batches
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
-from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.trust import Policy, Trust
 
 
@@ -96,73 +94,13 @@ def mend(
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not pieces and _steps_back(split, wanted, copies, error):
         return [Lost(wanted, error)]
-    elsewhere = _find_elsewhere(part or split, pieces, copies, again, policy, error)
+    if not isinstance(error, CorruptRecordError):
+        return pieces
+    known = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
+    elsewhere = find_lost_batches(
+        part or split, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
+    )
     return [*(Lost(offsets, error) for offsets in elsewhere), *pieces]
-
-
-def _find_elsewhere(
-    split: SegmentSplit,
-    pieces: Sequence[Piece],
-    copies: Sequence[CopyView],
-    source: Source,
-    policy: Policy,
-    error: KafkaSegmentError,
-) -> Iterator[OffsetRange]:
-    """Yields the offsets of a whole batch that no piece has, as it belongs before what was read already, or into
-    another piece of the segment: another copy has it there, and the file has nothing there. Yields those of a batch
-    behind the next segment's name too, if it lies nowhere else."""
-    if not isinstance(error, CorruptRecordError) or error.path != split.path:
-        return
-    own, segment = next(
-        (copy, segment) for copy in copies for segment in copy.log.segments if segment.path == split.path
-    )
-    with SegmentView(segment, Trust()) as view:
-        moved = view.probe.proven(error.position)
-    others = [copy for copy in copies if copy is not own]
-    there = None if moved is None else own.batch_at(moved.base_offset)
-    if moved is not None and moved.base_offset < segment.span.end and (there is None or there.crc != moved.crc):
-        stated = OffsetRange(moved.base_offset, moved.last_offset + 1)
-        stated = stated.intersect(split.bounds.offsets if split.uncut is None else split.uncut)
-        if there is not None:
-            stated = stated.intersect(OffsetRange(end=there.base_offset))
-        spans = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
-        is_read = stated.is_empty or any(span.start <= stated.start < span.end for span in spans)
-        is_there = any(is_in_place(own, segment, moved, other) for other in others)
-        if not is_read and (is_there or _is_lost(own, segment, moved, stated, others)):
-            yield stated
-    own.end_of(segment)  # reads it, if its end is damaged
-    yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
-    if moved is None or segment.span.start <= moved.base_offset < segment.span.end:
-        return
-    held = OffsetRange(moved.base_offset, moved.last_offset + 1)
-    is_missing = there is None or there.base_offset >= held.end
-    if is_missing and any(is_in_place(own, segment, moved, other) for other in others):
-        yield from [held] if _is_passed_over(own, moved, source, policy) else []
-    elif is_missing and held.start < segment.span.start and _is_lost(own, segment, moved, held, others):
-        yield held  # from a segment before this one
-
-
-def _is_lost(
-    own: CopyView, segment: Segment, moved: BatchHeader, stated: OffsetRange, others: Sequence[CopyView]
-) -> bool:
-    """Whether no other copy has a batch that moved, and compaction did not remove it from one."""
-    logs = [(other.log.segments[0].base_offset, other.end) for other in others if other.log.compacted]
-    is_spanned = any(start <= stated.start < end for start, end in logs)
-    is_thinned = any(other.has_batches_in(stated) for other in others)
-    return (is_thinned or not is_spanned) and not is_elsewhere(own, segment, moved, (own, *others))
-
-
-def _is_passed_over(own: CopyView, moved: BatchHeader, source: Source, policy: Policy) -> bool:
-    """Whether a plan reads the offsets of a batch from the copy that has it in another file, and meets no damage."""
-    [log] = available_logs(source, policy, Warnings())
-    return any(
-        parent_of(segment.path) == own.log.directory
-        and (own.tail.damage is None if segment.is_last else own.end_of(segment) is not None)
-        for segment in log.segments
-        if segment.span.intersect(segment.offsets).start
-        <= moved.base_offset
-        < segment.span.intersect(segment.offsets).end
-    )
 
 
 def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:

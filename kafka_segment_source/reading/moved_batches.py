@@ -1,0 +1,109 @@
+"""Whole batches at a wrong place in one of several copies: which of their offsets no piece of a mended read has.
+
+A read meets such a batch as damage. Its offsets belong before what was read already, into another piece of the segment,
+or into another segment. So no survey of the wanted offsets sees them. What the plan reads from elsewhere is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.twins import find_lost_strays, is_elsewhere, is_in_place, join_batches
+from kafka_segment_source.storage.paths import parent_of
+from kafka_segment_source.trust import Trust
+
+
+def find_lost_batches(
+    split: SegmentSplit,
+    known: Sequence[OffsetRange],
+    copies: Sequence[CopyView],
+    error: CorruptRecordError,
+    merge: Callable[[], PartitionLog],
+) -> Iterator[OffsetRange]:
+    """Yields the offsets of whole batches that the read of a split passes over, where `error` was found.
+
+    known: the offsets that the mended read has, whole or as a loss. merge: makes one log of the copies, as a plan does.
+    """
+    here = ((copy, segment) for copy in copies for segment in copy.log.segments if segment.path == split.path)
+    own, segment = next(here, (None, None))
+    if own is None or segment is None or error.path != split.path:
+        return  # the file is gone by now, or another one was read
+    others = [copy for copy in copies if copy is not own]
+    with SegmentView(segment, Trust()) as view:
+        moved = view.probe.proven(error.position)
+    if moved is not None and moved.base_offset < segment.span.end:
+        yield from _find_passed(split, known, own, segment, moved, others)
+    own.end_of(segment)  # reads it, if its end is damaged
+    yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
+    if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
+        yield from _find_of_other_segment(own, segment, moved, others, merge)
+
+
+def _find_passed(
+    split: SegmentSplit,
+    known: Sequence[OffsetRange],
+    own: CopyView,
+    segment: Segment,
+    moved: BatchHeader,
+    others: Sequence[CopyView],
+) -> Iterator[OffsetRange]:
+    """Yields the wanted offsets of a batch that belongs before what was read, or into another piece of the segment."""
+    there = own.batch_at(moved.base_offset)
+    stated = _offsets_of(moved).intersect(split.bounds.offsets if split.uncut is None else split.uncut)
+    if there is not None:
+        stated = stated.intersect(OffsetRange(end=there.base_offset))
+    if stated.is_empty or any(offsets.start <= stated.start < offsets.end for offsets in known):
+        return
+    if any(is_in_place(own, segment, moved, other) for other in others) or _is_lost(own, segment, moved, others):
+        yield stated
+
+
+def _find_of_other_segment(
+    own: CopyView,
+    segment: Segment,
+    moved: BatchHeader,
+    others: Sequence[CopyView],
+    merge: Callable[[], PartitionLog],
+) -> Iterator[OffsetRange]:
+    """Yields the offsets of a batch that belongs into another segment, if the plan reads them from this copy, or if
+    they belong before this segment and no copy has them."""
+    held, there = _offsets_of(moved), own.batch_at(moved.base_offset)
+    if there is not None and there.base_offset < held.end:
+        return
+    if any(is_in_place(own, segment, moved, other) for other in others):
+        if _is_read_from(own, moved.base_offset, merge()):
+            yield held
+    elif held.start < segment.span.start and _is_lost(own, segment, moved, others):
+        yield held
+
+
+def _offsets_of(batch: BatchHeader) -> OffsetRange:
+    return OffsetRange(batch.base_offset, batch.last_offset + 1)
+
+
+def _is_lost(own: CopyView, segment: Segment, moved: BatchHeader, others: Sequence[CopyView]) -> bool:
+    """Whether no other copy has a batch that moved, and compaction did not remove it from one."""
+    offsets = _offsets_of(moved)
+    compacted = [other for other in others if other.log.compacted and other.log.segments]
+    is_spanned = any(other.log.segments[0].base_offset <= offsets.start < other.end for other in compacted)
+    is_thinned = any(other.has_batches_in(offsets) for other in others)
+    return (is_thinned or not is_spanned) and not is_elsewhere(own, segment, moved, (own, *others))
+
+
+def _is_read_from(copy: CopyView, offset: int, log: PartitionLog) -> bool:
+    """Whether a merged log reads an offset from a copy, in a segment without damage at its end: such a segment is
+    mended when it is read."""
+    segments = (segment for segment in log.segments if parent_of(segment.path) == copy.log.directory)
+    spans = ((segment, segment.span.intersect(segment.offsets)) for segment in segments)
+    return any(
+        copy.tail.damage is None if segment.is_last else copy.end_of(segment) is not None
+        for segment, span in spans
+        if span.start <= offset < span.end
+    )
