@@ -266,21 +266,20 @@ class CopyView:
         if at < 0:
             return 0, 0
         segment, total = self.log.segments[at], self._sizes[at]
-        if segment.span.end <= offset:
-            return total + segment.size - self._count_stray_bytes(segment), total + segment.size
         key = segment.path, offset
         if key not in self._places:
-            self._places[key] = self._find_positions(segment, offset)
+            is_below = segment.span.end <= offset
+            self._places[key] = (segment.size, segment.size) if is_below else self._find_positions(segment, offset)
         least, most = self._places[key]
-        return total + max(least - self._count_stray_bytes(segment), 0), total + most
+        return total + least - self._count_stray_bytes(segment, least), total + most
 
-    def _count_stray_bytes(self, segment: Segment) -> int:
-        """Returns the bytes of whole batches that state other offsets than those around them, as far as they are known:
-        they are no bytes of the segment's offsets."""
+    def _count_stray_bytes(self, segment: Segment, end: int) -> int:
+        """Returns the bytes before a position of whole batches that state other offsets than those around them, as far
+        as they are known: they are no bytes of the segment's offsets."""
         if segment.is_last:
-            return sum(stray.batch.size for stray in self.tail.strays)
+            return sum(stray.batch.size for stray in self.tail.strays if stray.batch.position < end)
         surveyed = self._surveys.get(segment.path)
-        places = [] if surveyed is None else surveyed.left_out_places()
+        places = [] if surveyed is None else [place for place in surveyed.left_out_places() if place.start < end]
         if not places:
             return 0
         with self._open_view(segment) as view:
@@ -355,10 +354,16 @@ class CopyView:
         self._tail = replace(tail, end=tail.expected, position=tail.last.position, last=None)
         self.log = log
 
+    def batches_in(self, offsets: OffsetRange) -> Iterator[BatchHeader]:
+        """Yields the sound batches with some of these offsets. The first one may come twice."""
+        first = self.batch_at(offsets.start) if self.log.segments else None
+        if first is not None and first.base_offset < offsets.end:
+            yield first
+        yield from self.headers_in(offsets)
+
     def has_batches_in(self, offsets: OffsetRange) -> bool:
         """Whether the copy has a sound batch with some of these offsets."""
-        first = self.batch_at(offsets.start) if self.log.segments else None
-        return (first is not None and first.base_offset < offsets.end) or any(self.headers_in(offsets))
+        return any(self.batches_in(offsets))
 
     def has_at_its_place(self, batch: BatchHeader) -> bool:
         """Whether this copy has the batch of another one, at the same offset."""

@@ -206,7 +206,8 @@ def survey(
         collector.note(emptied)
         return collector.survey(log, None)
     with SegmentView(segment, policy.trust) as view:
-        start = view.start_position(offsets.start if start_offset is None else start_offset)
+        from_offset = offsets.start if start_offset is None else start_offset
+        start = view.start_position(from_offset) if from_offset > segment.base_offset else 0
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     # a batch in doubt counts as damaged here, as another copy may have it at its place
     split = split._replace(gap_is_loss=not log.compacted, copies=(log.directory,))

@@ -85,7 +85,8 @@ def find_lost_strays(
     for batch, gap in strays:
         is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
-        is_held = any(one.has_batches_in(stated) for one in (copy, *others))
+        is_held = any(other.has_batches_in(stated) for other in others)
+        is_held = is_held or any(header.position != batch.position for header in copy.batches_in(stated))
         if not (is_explained or is_held or (is_first and _has_twin(copy, segment, batch, others))):
             is_first = False
             yield batch
