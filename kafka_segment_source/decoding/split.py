@@ -46,7 +46,8 @@ class SegmentSplit(NamedTuple):
     version: the state of the file when it was listed.
     before: the same for the file of the segment before it.
     anchor: a batch at or before `start`; None where `start` is 0.
-    uncut: if it is one of several pieces of a segment, the offsets that all of them together return.
+    uncut: with several copies, the offsets that all pieces of a segment return together (`cuts.py`). None: it was not
+    cut.
     log_end: for the last segment, the offset after its last whole batch; None where it is not known.
     storage: where the file is.
     """

@@ -52,7 +52,7 @@ class Tail:
     expected: int | None = None
     hides_batches: bool = False
     strays: tuple[Stray, ...] = ()
-    is_torn: bool = True
+    is_torn: bool = False
 
 
 def find_tail(log: PartitionLog, policy: Policy) -> Tail:
