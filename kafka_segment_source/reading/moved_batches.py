@@ -38,8 +38,17 @@ def find_lost_batches(
     others = [copy for copy in copies if copy is not own]
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
+        damaged = view.probe.at(error.position) if moved is None else None
     if moved is not None and moved.base_offset < segment.span.end:
-        yield from _find_passed(split, known, own, segment, moved, others)
+        passed = _find_passed(split, known, own, moved)
+        if passed and (
+            any(is_in_place(own, segment, moved, other) for other in others) or _is_lost(own, segment, moved, others)
+        ):
+            yield from passed
+    elif damaged is not None:
+        # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
+        passed = _find_passed(split, known, own, damaged)
+        yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))
     own.end_of(segment)  # reads it, if its end is damaged
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
     if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
@@ -47,22 +56,16 @@ def find_lost_batches(
 
 
 def _find_passed(
-    split: SegmentSplit,
-    known: Sequence[OffsetRange],
-    own: CopyView,
-    segment: Segment,
-    moved: BatchHeader,
-    others: Sequence[CopyView],
-) -> Iterator[OffsetRange]:
-    """Yields the wanted offsets of a batch that belongs before what was read, or into another piece of the segment."""
-    there = own.batch_at(moved.base_offset)
-    stated = _offsets_of(moved).intersect(split.bounds.offsets if split.uncut is None else split.uncut)
+    split: SegmentSplit, known: Sequence[OffsetRange], own: CopyView, batch: BatchHeader
+) -> list[OffsetRange]:
+    """Returns the wanted offsets of a batch that belongs before what was read, or into another piece of the segment:
+    one range, or none."""
+    there = own.batch_at(batch.base_offset)
+    stated = _offsets_of(batch).intersect(split.bounds.offsets if split.uncut is None else split.uncut)
     if there is not None:
         stated = stated.intersect(OffsetRange(end=there.base_offset))
-    if stated.is_empty or any(offsets.start <= stated.start < offsets.end for offsets in known):
-        return
-    if any(is_in_place(own, segment, moved, other) for other in others) or _is_lost(own, segment, moved, others):
-        yield stated
+    is_known = any(offsets.start <= stated.start < offsets.end for offsets in known)
+    return [] if stated.is_empty or is_known else [stated]
 
 
 def _find_of_other_segment(

@@ -204,6 +204,21 @@ def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path) -> None:
     assert offsets(paths, maxRecordsPerPartition=3, mode="DROPMALFORMED") == [*range(8), *range(10, 18)]
 
 
+@pytest.mark.parametrize("turns", list(permutations(range(3))))
+def test_damage_behind_a_batch_whose_offset_is_too_high(turns: tuple[int, ...], tmp_path: Path) -> None:
+    """A doubled batch states the last offset of the damaged one that follows it. Two other copies are whole."""
+    whole = {0: "[0-2 e0]", 3: "[3 e0] [4-11 e0]", 12: "[12-13 e0]"}
+    hurt = {3: "[3 e0] [3 e0 @11] [4-11 e0 !]", 12: "[12-13 e0]"}
+    paths = write_copies(tmp_path, whole, whole, hurt)
+    given = [paths[turn] for turn in turns]
+    for first in (0, 5):
+        try:
+            found = offsets(given, startingOffsets={"t": {"0": first}})
+        except CorruptRecordError:
+            continue  # never fewer rows
+        assert found == list(range(first, 14))
+
+
 BATCHES = "[12-13 e0]", "[14-15 e0]", "[16-17 e0]", "[18-19 e0]"
 CUTS: list[dict[str, Any]] = [{}, {"maxRecordsPerPartition": 2}, {"minPartitions": 9}]
 DOUBLED = [[*BATCHES[:at], batch, *BATCHES[at:]] for batch in BATCHES for at in range(5)]
