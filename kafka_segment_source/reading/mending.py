@@ -100,7 +100,11 @@ def mend(
     elsewhere = find_lost_batches(
         part or split, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
     )
-    return [*(Lost(offsets, error) for offsets in elsewhere), *pieces]
+    return sorted([*(Lost(offsets, error) for offsets in elsewhere), *pieces], key=_start_of)
+
+
+def _start_of(piece: Piece) -> int:
+    return piece.offsets.start if isinstance(piece, Lost) else piece.bounds.offsets.start
 
 
 def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:

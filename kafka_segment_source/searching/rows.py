@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from kafka_segment_source.decoding.arrow import RECORD_BUILDERS, to_record_batch
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.payloads import Group
+from kafka_segment_source.decoding.record_rows import keep_wanted
 from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -50,7 +51,8 @@ class PartRows:
         self._split = source.split
         self._schema = schema
         self._plain = pa.schema([field for field in schema if field.name not in _OF_HIT])
-        self._decoder = source.decoder(content.include_control, "timestamp" in schema.names, scratch)
+        keep = keep_wanted(content.raw_keys)
+        self._decoder = source.decoder(content.include_control, "timestamp" in schema.names, scratch, keep)
         self._text = None if wanted.inverted else wanted.pattern.text
         self._crcs_hold = source.trust.check_crcs
 

@@ -149,7 +149,9 @@ def _type_field(options: ReadOptions, warnings: Warnings, name: str) -> tuple[Re
         assert typed.content.typed is not None
         if pa.types.is_string(typed.content.typed.meanings[column].arrow):
             return type_columns(options, warnings), Field(column, tuple(path), is_json=True)
-    _, wanted = split_names(options.formats, [name])
+    wanted = None
+    if options.content.typed_keys is None:  # else keys may be compared by any of their fields
+        _, wanted = split_names(options.formats, [name])
     typed = type_columns(options, warnings, wanted)
     assert typed.content.typed is not None
     field = Field(column, tuple(path))

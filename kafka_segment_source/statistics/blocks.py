@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kafka_segment_source.decoding.arrow import build_varying
 from kafka_segment_source.decoding.batches import Chunk
+from kafka_segment_source.decoding.record_rows import keep_wanted
 from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -68,7 +69,8 @@ class BlockRows:
         self._most = most
         self._split = source.split
         self._schema = schema
-        self._decoder = source.decoder(content.include_control, scratch=scratch)
+        keep = keep_wanted(content.raw_keys)
+        self._decoder = source.decoder(content.include_control, scratch=scratch, keep=keep)
 
     def rows(self, chunk: Chunk) -> Iterator[tuple[pa.RecordBatch, int]]:
         for records in self._decoder.decode(chunk):

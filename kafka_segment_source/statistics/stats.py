@@ -65,6 +65,11 @@ def plan_stats(options: ReadOptions, warnings: Warnings, most: int) -> ReadPlan:
 
     if options.content.view != RECORDS:
         raise OptionError(f"option 'view' is {options.content.view!r}: statistics read {RECORDS}", options=("view",))
+    if options.content.typed_keys is not None:
+        raise OptionError(
+            "option 'key' with 'keyFormat' compares typed keys: statistics take stored keys, without 'keyFormat'",
+            options=("key", "keyFormat"),
+        )
     return make_plan(options, warnings, table=block_table(most))
 
 

@@ -129,6 +129,33 @@ def test_fields_of_typed_keys(log: Path, key: object, offsets: list[int], column
         assert table["offset"].to_pylist() == offsets
 
 
+@pytest.mark.parametrize("how", [{}, {"fixed": True}, {"invert": True}, {"values": True}])
+def test_a_search_finds_records_with_a_wanted_key_alone(log: Path, how: dict[str, Any]) -> None:
+    """Whatever it searches for, and where."""
+    pattern = "w" if "invert" in how else "v"
+    found = kafkaseg.search(log, pattern, key=[JSON_KEYS[2], JSON_KEYS[0], b"none"], **how)
+    assert found.read_all()["offset"].to_pylist() == [0, 2]
+
+
+@pytest.mark.parametrize("key", ['{"id":1}', JSON_KEYS[1]])
+def test_a_search_of_a_field_finds_records_with_a_wanted_key_alone(log: Path, key: str | bytes) -> None:
+    found = kafkaseg.search(log, "b", field="key.at", key=key, keyFormat="json", keySchema="id BIGINT, at STRING")
+    assert found.read_all()["offset"].to_pylist() == [1]
+    found = kafkaseg.search(log, "a", field="key.at", key='{"id":2}', keyFormat="json", keySchema="id INT, at STRING")
+    assert found.read_all().num_rows == 0
+
+
+def test_statistics_are_of_records_with_a_wanted_key_alone(log: Path) -> None:
+    """Typed keys are not for statistics."""
+    [topic] = kafkaseg.stats(log, key=[JSON_KEYS[2], JSON_KEYS[0]])
+    assert topic.sums["records"] == 2
+    assert topic.sums["keyBytes"] == len(JSON_KEYS[2] or b"") + len(JSON_KEYS[0] or b"")
+    assert topic.sums["nullKeys"] == 0
+    assert [topic.sums["records"] for topic in kafkaseg.stats(log, key="none")] == [0]
+    with pytest.raises(OptionError, match="statistics take stored keys"):
+        kafkaseg.stats(log, key='{"id":1}', keyFormat="json")
+
+
 @pytest.mark.parametrize(
     ("key", "said"),
     [('{"nr":1}', "there is no field 'nr'"), ("1", "a JSON object"), ('{"id":"x"}', "'x'"), ("{", "expected a key of")],
@@ -170,6 +197,8 @@ def test_typed_keys_are_compared_after_decoding(two_forms: Path) -> None:
     made = kafkaseg.dataset(logs, **options)
     assert made.to_table(["offset"], pc.field("key") == "a")["offset"].to_pylist() == [0, 1]
     assert made.plan(pc.field("key") == "a").segments_kept == 4
+    found = kafkaseg.search(logs, "a", field="key", key=["a"], **options)
+    assert found.read_all()["offset"].to_pylist() == [0, 1]
     frame = kafkaseg.scan_polars(logs, **options).filter(pl.col("key") == "a")
     assert frame.select("offset").collect()["offset"].to_list() == [0, 1]
 
