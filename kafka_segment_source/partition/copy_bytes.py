@@ -10,8 +10,8 @@ from __future__ import annotations
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.partition.copy_tail import read_whole_batches
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.strays import read_whole_batches
 
 
 def bytes_between(copy: CopyView, offsets: OffsetRange) -> tuple[int, int]:

@@ -24,7 +24,8 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, VOID
-from kafka_segment_source.partition.copy_tail import Stray, Tail, explain_by_gap, find_tail, read_whole_batches
+from kafka_segment_source.partition.copy_tail import Tail, find_tail
+from kafka_segment_source.partition.strays import Stray, find_strays
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
@@ -208,24 +209,14 @@ class CopyView:
         """Returns the whole batches of a segment with offsets that its names do not leave to it. It returns none if
         the segment was not read for its end (`end_of`)."""
         if segment.is_last:
-            return [stray for stray in self.tail.strays if stray.batch.base_offset < segment.base_offset]
-        surveyed = self.survey_of(segment)
-        if surveyed is None:
-            return []
-        strays: list[Stray] = []
-        with self.open_view(segment) as view:
-            for place in surveyed.left_out_places():
-                whole, _ = read_whole_batches(view, place.start, place.end)
-                outside = [
-                    batch
-                    for batch in whole
-                    if not segment.span.start <= batch.base_offset <= batch.last_offset < segment.span.end
-                ]
-                last = surveyed.last
-                reached = segment.base_offset if last is None else last.last_offset + 1
-                gap = place.gap if place.end < segment.size else OffsetRange(reached, segment.span.end)
-                strays += explain_by_gap(outside, gap)
-        return strays
+            strays = self.tail.strays
+        else:
+            surveyed = self.survey_of(segment)
+            strays = () if surveyed is None else find_strays(surveyed, self.policy)[0]
+        span = segment.span
+        return [
+            stray for stray in strays if not span.start <= stray.batch.base_offset <= stray.batch.last_offset < span.end
+        ]
 
     def sound_runs(self, segment: Segment) -> tuple[OffsetRange, ...]:
         """Returns the offsets of a segment that lie between damage, in order. It returns none if the segment was not
