@@ -1145,7 +1145,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/copy_view.py",
+        "partition/copy_bytes.py",
         _MISPLACED,
         (
             "copies: whole batches of other offsets are no bytes of a segment's offsets",
@@ -1965,7 +1965,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/copy_view.py",
+        "partition/copy_bytes.py",
         _OFFSETS,
         (
             "offsets: bytes of a jump count for no offset",

@@ -1,4 +1,4 @@
-"""Reads from one copy what the choice between copies needs: its end, single batches, and bytes up to an offset.
+"""Reads from one copy what the choice between copies needs: its end, its segments, and single batches.
 
 Each fact is read when it is first needed, with the help of the index.
 
@@ -24,7 +24,8 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, VOID
-from kafka_segment_source.partition.copy_tail import Stray, Tail, explain_by_gap, find_tail, read_whole_batches
+from kafka_segment_source.partition.copy_tail import Tail, find_tail
+from kafka_segment_source.partition.strays import Stray, find_strays
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class CopyView:
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     has_proven_end: whether another copy has its last batch at the same place.
+    positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
     """
 
@@ -49,6 +51,7 @@ class CopyView:
         self.has_misplaced_end = False
         self.has_proven_end = False
         self.policy = policy
+        self.positions: dict[tuple[str, int], tuple[int, int]] = {}
         self._bases = [segment.base_offset for segment in log.segments]
         # bytes of all segments before each one
         self._sizes = [0, *accumulate(segment.size for segment in log.segments)]
@@ -57,7 +60,6 @@ class CopyView:
         self.epochs_fault: str | None = None  # a sentence, once the epochs were read
         self._firsts: dict[str, int] = {}
         self._ends: dict[str, int | None] = {}
-        self._places: dict[tuple[str, int], tuple[int, int]] = {}
         self._surveys: dict[str, Survey] = {}
 
     @property
@@ -106,7 +108,7 @@ class CopyView:
     def _find_last(self, segment: Segment, end: int) -> BatchHeader | None:
         """Returns the last whole batch of a segment that ends at the offset `end` or below."""
         last = None
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             start = view.start_position(MAX_OFFSET)
             for header in view.probe.walk(start) if segment.size - start <= _MOST_WALKED else (None,):
                 if header is None or header.last_offset >= end:
@@ -129,6 +131,11 @@ class CopyView:
         if at < 0 or offset >= self.log.segments[at].span.end:
             return None
         return self.log.segments[at]
+
+    def segment_below(self, offset: int) -> tuple[Segment | None, int]:
+        """Returns the last segment that begins below an offset, or None, and the bytes of all segments before it."""
+        at = bisect_left(self._bases, offset) - 1
+        return (None, 0) if at < 0 else (self.log.segments[at], self._sizes[at])
 
     def segment_before(self, segment: Segment) -> Segment | None:
         """Returns the segment before another one."""
@@ -157,21 +164,21 @@ class CopyView:
         segment = self.segment_of(offset)
         if segment is None or not segment.size:
             return None
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             header = next(view.headers_from(offset), None)
         limit = limit_of(segment.base_offset, segment.next_base_offset)
         return None if header is None or header.last_offset >= limit else header
 
     def first_batch_of(self, segment: Segment) -> BatchHeader | None:
         """Returns the batch at the first byte of a segment. None if its bytes do not prove it."""
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             return view.probe.proven(0)
 
     def first_offset_of(self, segment: Segment) -> int:
         """Returns the offset of the first batch of a segment. Its base offset if its bytes do not prove another one: a
         wrapper of magic 0 or 1 states only its last offset."""
         if segment.path not in self._firsts:
-            with self._open_view(segment) as view:
+            with self.open_view(segment) as view:
                 self._firsts[segment.path] = _find_first_offset(view)
         return self._firsts[segment.path]
 
@@ -183,7 +190,7 @@ class CopyView:
         """
         if fault.position is None:
             return False
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             wrong = view.probe.proven(fault.position)
         if wrong is None or wrong.end != header.position:
             return False
@@ -202,29 +209,19 @@ class CopyView:
         """Returns the whole batches of a segment with offsets that its names do not leave to it. It returns none if
         the segment was not read for its end (`end_of`)."""
         if segment.is_last:
-            return [stray for stray in self.tail.strays if stray.batch.base_offset < segment.base_offset]
-        surveyed = self._surveys.get(segment.path)
-        if surveyed is None:
-            return []
-        strays: list[Stray] = []
-        with self._open_view(segment) as view:
-            for place in surveyed.left_out_places():
-                whole, _ = read_whole_batches(view, place.start, place.end)
-                outside = [
-                    batch
-                    for batch in whole
-                    if not segment.span.start <= batch.base_offset <= batch.last_offset < segment.span.end
-                ]
-                last = surveyed.last
-                reached = segment.base_offset if last is None else last.last_offset + 1
-                gap = place.gap if place.end < segment.size else OffsetRange(reached, segment.span.end)
-                strays += explain_by_gap(outside, gap)
-        return strays
+            strays = self.tail.strays
+        else:
+            surveyed = self.survey_of(segment)
+            strays = () if surveyed is None else find_strays(surveyed, self.policy)[0]
+        span = segment.span
+        return [
+            stray for stray in strays if not span.start <= stray.batch.base_offset <= stray.batch.last_offset < span.end
+        ]
 
     def sound_runs(self, segment: Segment) -> tuple[OffsetRange, ...]:
         """Returns the offsets of a segment that lie between damage, in order. It returns none if the segment was not
         read for its end."""
-        surveyed = self._surveys.get(segment.path)
+        surveyed = self.survey_of(segment)
         runs: list[OffsetRange] = []
         is_behind_damage = True
         for extent in () if surveyed is None else surveyed.extents():
@@ -237,7 +234,7 @@ class CopyView:
         return tuple(runs)
 
     def _find_end(self, segment: Segment) -> int | None:
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             self._firsts[segment.path] = _find_first_offset(view)
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
@@ -251,55 +248,6 @@ class CopyView:
                 reached = header.last_offset + 1
         return reached
 
-    def bytes_between(self, offsets: OffsetRange) -> tuple[int, int]:
-        """Returns the least and the largest number of bytes that the copy's batches of these offsets can have.
-
-        The two differ where damage lies at either end.
-        """
-        starts, ends = self._count_bytes_below(offsets.start), self._count_bytes_below(offsets.end)
-        return max(ends[0] - starts[1], 0), ends[1] - starts[0]
-
-    def _count_bytes_below(self, offset: int) -> tuple[int, int]:
-        """Returns the bytes up to the end of the last sound batch below an offset, and up to the first batch that
-        reaches it."""
-        at = bisect_left(self._bases, offset) - 1  # the last segment that begins below the offset
-        if at < 0:
-            return 0, 0
-        segment, total = self.log.segments[at], self._sizes[at]
-        key = segment.path, offset
-        if key not in self._places:
-            is_below = segment.span.end <= offset
-            self._places[key] = (segment.size, segment.size) if is_below else self._find_positions(segment, offset)
-        least, most = self._places[key]
-        return total + least - self._count_stray_bytes(segment, least), total + most
-
-    def _count_stray_bytes(self, segment: Segment, end: int) -> int:
-        """Returns the bytes before a position of whole batches that state other offsets than those around them, as far
-        as they are known: they are no bytes of the segment's offsets."""
-        if segment.is_last:
-            return sum(stray.batch.size for stray in self.tail.strays if stray.batch.position < end)
-        surveyed = self._surveys.get(segment.path)
-        places = [] if surveyed is None else [place for place in surveyed.left_out_places() if place.start < end]
-        if not places:
-            return 0
-        with self._open_view(segment) as view:
-            ends = [read_whole_batches(view, place.start, place.end)[1] for place in places]
-        return sum(end - place.start for end, place in zip(ends, places, strict=True))
-
-    def _find_positions(self, segment: Segment, offset: int) -> tuple[int, int]:
-        if segment.is_last and offset >= self.tail.end:
-            return self.tail.position, self.tail.position
-        with self._open_view(segment) as view:
-            limit = limit_of(segment.base_offset, segment.next_base_offset)
-            for header in view.headers_from(offset):
-                if header is not None and header.last_offset < limit:
-                    return header.position, header.position
-                survey = self.survey(segment)  # damage lies before the offset
-                at, count = survey.first_from(offset), survey.batches.shape[1]
-                before = survey.header(at - 1).end if at else 0
-                return before, survey.header(at).position if at < count else segment.size
-        return segment.size, segment.size
-
     def may_end_behind(self, size: int, offset: int) -> bool:
         """Whether the damage at the end of the copy's last file may end a log behind its first `size` bytes.
 
@@ -310,7 +258,7 @@ class CopyView:
         segment = self.log.segments[-1]
         limit = limit_of(segment.base_offset, segment.next_base_offset)
         position, end = self.tail.position + size, self.tail.position
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             ends, highest = {end}, -1
             while (header := view.probe.at(end)) is not None:
                 end = header.end
@@ -344,6 +292,10 @@ class CopyView:
         if segment.path not in self._surveys:
             self._surveys[segment.path] = survey(self.log, segment, OffsetRange(segment.base_offset), self.policy)
         return self._surveys[segment.path]
+
+    def survey_of(self, segment: Segment) -> Survey | None:
+        """Returns the survey of a segment if it was read before, or None."""
+        return self._surveys.get(segment.path)
 
     def leave_last_batch(self, log: PartitionLog) -> None:
         """Leaves out the last batch, as it states wrong offsets. log: what is read of the copy now."""
@@ -383,7 +335,7 @@ class CopyView:
         """Yields the sound batches of a segment from the one that holds `start` on. Where damage begins, the segment is
         read."""
         reached, limit = start, limit_of(segment.base_offset, segment.next_base_offset)
-        with self._open_view(segment) as view:
+        with self.open_view(segment) as view:
             for header in view.headers_from(start):
                 if header is None or header.last_offset >= limit:
                     break
@@ -394,7 +346,8 @@ class CopyView:
         surveyed = self.survey(segment)
         yield from map(surveyed.header, range(surveyed.first_from(reached), surveyed.batches.shape[1]))
 
-    def _open_view(self, segment: Segment) -> SegmentView:
+    def open_view(self, segment: Segment) -> SegmentView:
+        """Opens the files of a segment."""
         return SegmentView(segment, self.policy.trust)
 
 

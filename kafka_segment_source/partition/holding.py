@@ -13,6 +13,7 @@ from itertools import pairwise
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
+from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import find_lost_strays, find_moved
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -187,9 +188,9 @@ def _rate_density(
             common = shared if sound_from is None else shared.intersect(OffsetRange(sound_from))
             if common.is_empty:
                 continue
-            certain, most = copy.bytes_between(common)
+            certain, most = bytes_between(copy, common)
             most = most if sound_from is None else certain
-            least, largest = other.copy.bytes_between(common)
+            least, largest = bytes_between(other.copy, common)
             if most < least or (most < largest and copy.survey(segment).shows_compaction):
                 return THIN
     return WHOLE
@@ -222,7 +223,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         if not there:
             break
         # of copies that reach equally far, one may lack segments: the one with the most bytes answers
-        more = [(other.end, other.bytes_between(OffsetRange(reached, other.end))[1]) for other in there]
+        more = [(other.end, bytes_between(other, OffsetRange(reached, other.end))[1]) for other in there]
         reached, added = max(more)
         size += added
     size = max(size, _count_certain_bytes(others, copy.tail.end))
@@ -236,7 +237,7 @@ def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:
     edges = {start, *(copy.end for copy in held)}
     edges |= {segment.base_offset for copy in held for segment in copy.segments_in(OffsetRange(start))}
     parts = [OffsetRange(*pair) for pair in pairwise(sorted(edge for edge in edges if edge >= start))]
-    return sum(max(copy.bytes_between(part)[0] for copy in held) for part in parts)
+    return sum(max(bytes_between(copy, part)[0] for copy in held) for part in parts)
 
 
 def _lacks(copy: CopyView, offset: int) -> bool:

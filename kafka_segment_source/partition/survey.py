@@ -62,7 +62,8 @@ class LeftOut(NamedTuple):
     """Bytes between two sound batches of a segment, or after the last one, that were left out as damage.
 
     start, end: positions, exclusive of `end`.
-    gap: the offsets that are missing there; none after the last batch.
+    gap: the offsets that are missing there. After the last batch these are the ones up to the next segment, and none in
+        the last segment.
     """
 
     fault: DataError
@@ -110,11 +111,12 @@ class Survey:
     def left_out_places(self) -> list[LeftOut]:
         """Returns where damage was left out, in order."""
         reached = max(self.offsets.start, self.segment.base_offset)
+        end = -1 if self.segment.is_last else self.segment.span.end
         batches = zip(self.batches[batch_headers.POSITION].tolist(), self.firsts.tolist(), strict=True)
         afters = (self.batches[batch_headers.LAST_OFFSET] + 1).tolist()
         places = []
         for fault, (position, first), after in zip(
-            self.faults, [*batches, (self.segment.size, -1)], [*afters, -1], strict=True
+            self.faults, [*batches, (self.segment.size, end)], [*afters, -1], strict=True
         ):
             if fault is not None:
                 places.append(LeftOut(fault, fault.position, position, OffsetRange(reached, max(first, reached))))

@@ -15,8 +15,8 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.partition.copy_tail import Stray
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.strays import Stray
 from kafka_segment_source.storage.files import InputFile
 
 _HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC

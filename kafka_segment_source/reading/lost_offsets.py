@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
-from kafka_segment_source.partition.copy_tail import find_strays
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies
+from kafka_segment_source.partition.strays import find_strays
 from kafka_segment_source.partition.survey import Survey
 from kafka_segment_source.partition.twins import find_hidden_batches, find_lost_strays, join_batches
 from kafka_segment_source.reading.mending import LossReport, Lost, survey_copies

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import pytest
-
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
-from kafka_segment_source.storage import retrying
 from tests.property.test_hurt_copies import LENIENT, same, scanned
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, File, Row, epochs_text, file_of, go_on, rolled
 from tests.support.numbered import check_part, run_numbered
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.waiting import without_pauses
 
 CASES = count_cases(300, 3_000)
 BOUNDS = (("startingOffsets", 0), ("endingOffsets", 2**31))
@@ -82,8 +80,7 @@ def check(number: int) -> str:
     files = SimulatedFiles()
     paths = foreign.made.write(files)
     random = Random(~number)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrying, "wait", lambda _: None)
+    with without_pauses():
         whole = read(foreign, files, paths, {})
         return f"{whole}, {read(foreign, files, paths, choose_options(foreign, random))}"
 

@@ -18,7 +18,6 @@ import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.inspection.verification import verify_source
-from kafka_segment_source.storage import retrying
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.update_plan import plan_updates
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update
@@ -27,6 +26,7 @@ from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in, plan_in, view_in
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.waiting import without_pauses
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
@@ -149,8 +149,7 @@ def same(found: list[Row], wanted: dict[int, Row], what: str, may_lack: Collecti
 def check(number: int) -> str:
     """Tries one case; answers what it was in a word."""
     files = SimulatedFiles()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrying, "wait", lambda _: None)
+    with without_pauses():
         return _check(number, files)
 
 

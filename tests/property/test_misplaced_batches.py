@@ -20,7 +20,6 @@ import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.inspection.verification import verify_source
-from kafka_segment_source.storage import retrying
 from tests.property.test_hurt_copies import LENIENT, same, scanned, show
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import (
@@ -39,6 +38,7 @@ from tests.support.hurt_copies import (
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.waiting import without_pauses
 
 CASES = count_cases(400, 800)
 PARTS = 4
@@ -163,8 +163,7 @@ def check(number: int) -> str:
     files = SimulatedFiles()
     paths = case.made.write(files)
     random = Random(~number)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrying, "wait", lambda _: None)
+    with without_pauses():
         word = read(case, files, paths, {})
         _check_verify(case, files, paths, word)
         for options in choose_options(case, random):

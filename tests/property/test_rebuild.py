@@ -23,7 +23,6 @@ from kafka_segment_source.inspection.verification import verify
 from kafka_segment_source.rebuilding.rebuild import rebuild_parsed
 from kafka_segment_source.rebuilding.report import RebuildReport
 from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.storage import retrying
 from tests.property.test_hurt_copies import LENIENT, Expected, scanned, show
 from tests.support import naive
 from tests.support.cases import count_cases
@@ -31,6 +30,7 @@ from tests.support.hurt_copies import Case, Row, case
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.waiting import without_pauses
 
 CASES = count_cases(45, 1_000)
 PARTS = 3
@@ -76,8 +76,7 @@ def check(number: int) -> str:
     files = SimulatedFiles()
     folder = tempfile.mkdtemp()
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(retrying, "wait", lambda _: None)
+        with without_pauses():
             return _check(number, files, Path(folder, "new"))
     finally:
         shutil.rmtree(folder)

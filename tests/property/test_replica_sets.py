@@ -13,13 +13,13 @@ import sys
 import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError
-from kafka_segment_source.storage import retrying
 from tests.property.test_hurt_copies import LENIENT, scanned
 from tests.support.cases import count_cases
 from tests.support.compacted_replicas import Case, Row, case
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import plan_in
 from tests.support.simulated_files import SimulatedFiles
+from tests.support.waiting import without_pauses
 
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
@@ -38,8 +38,7 @@ def check(number: int) -> str:
     """Tries one case; answers what it was in a word."""
     made = case(number)
     files = SimulatedFiles()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrying, "wait", lambda _: None)
+    with without_pauses():
         paths = made.write(files)
         word = _judge(made, scanned(files, paths, **LENIENT), "lenient")
         try:

@@ -1,0 +1,55 @@
+"""Whole batches at a wrong place in a segment: a survey left them out, as their offsets contradict those around them.
+
+A gap at that place may explain them: they fill it, and one bit of an offset is wrong. Raises StorageError, and
+FileChangedError if the file changes meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.trust import Policy
+
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.survey import Survey
+
+
+class Stray(NamedTuple):
+    """A whole batch that a survey left out, and the offsets that are missing at its place, if they have room for it and
+    for the batches that were left out beside it."""
+
+    batch: BatchHeader
+    gap: OffsetRange
+
+
+def find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bool]:
+    """Returns the whole batches that a survey of a segment left out, but for those that the segment also has at their
+    place. Returns too whether there are other bytes that no gap explains."""
+    strays: list[Stray] = []
+    is_torn = False
+    with SegmentView(surveyed.segment, policy.trust) as view:
+        for place in surveyed.left_out_places():
+            whole, end = read_whole_batches(view, place.start, place.end)
+            is_torn = is_torn or (end < place.end and place.gap.is_empty)
+            strays += _explain_by_gap([batch for batch in whole if not surveyed.has(batch)], place.gap)
+    return tuple(strays), is_torn
+
+
+def read_whole_batches(view: SegmentView, start: int, end: int) -> tuple[list[BatchHeader], int]:
+    """Returns the whole batches from one position up to another, whatever offsets they state, and the position after
+    the last one that follows without other bytes before it."""
+    whole: list[BatchHeader] = []
+    while start < end and (header := view.probe.proven(start)) is not None:
+        whole.append(header)
+        start = header.end
+    return whole, start
+
+
+def _explain_by_gap(batches: list[BatchHeader], gap: OffsetRange) -> list[Stray]:
+    """Returns batches that were left out at one place, each with the gap there if it has room for all of them."""
+    needed = sum(batch.last_offset - batch.base_offset + 1 for batch in batches)
+    room = gap if needed <= gap.end - gap.start else OffsetRange(0, 0)
+    return [Stray(batch, room) for batch in batches]
