@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafka_segment_source import kafka_format, schema
 from kafka_segment_source.decoding.control_records import NO_TYPE, read_types
-from kafka_segment_source.decoding.header_table import is_control
+from kafka_segment_source.decoding.header_table import has_bit, is_control
 from kafka_segment_source.decoding.records import RecordColumns, to_microseconds
 from kafka_segment_source.decoding.scratch import MAX_ROWS
 from kafka_segment_source.decoding.split import SegmentSplit
@@ -148,9 +148,7 @@ def _build_metadata(records: RecordColumns, split: SegmentSplit) -> pa.Array:
         _spread_over_records(records, headers[batch_headers.PRODUCER_ID], pa.int64()),
         _spread_over_records(records, headers[batch_headers.PRODUCER_EPOCH], pa.int32()),
         _build_sequence(records),
-        _spread_over_records(
-            records, headers[batch_headers.ATTRIBUTES] & kafka_format.TRANSACTIONAL_MASK != 0, pa.bool_()
-        ),
+        _spread_over_records(records, has_bit(headers, kafka_format.TRANSACTIONAL_MASK), pa.bool_()),
         pa.repeat(pa.scalar(split.path, pa.string()), records.count),
         pa.repeat(pa.scalar(name_of(split.path), pa.string()), records.count),
     ]

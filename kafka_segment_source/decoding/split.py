@@ -97,16 +97,20 @@ class SegmentSplit(NamedTuple):
         return self.end - self.start
 
     @property
+    def span(self) -> OffsetRange:
+        """The offsets that this split can hold. They end at MAX_OFFSET where only reading finds the end."""
+        end = kafka_format.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset
+        return OffsetRange(max(self.base_offset, self.bounds.offsets.start), min(self.bounds.offsets.end, end))
+
+    @property
     def start_offset(self) -> int:
         """Inclusive bound of the offsets that this split can hold."""
-        return max(self.base_offset, self.bounds.offsets.start)
+        return self.span.start
 
     @property
     def end_offset(self) -> int | None:
         """Exclusive bound of the offsets that this split can hold; None where only reading finds it."""
-        end = min(
-            self.bounds.offsets.end, kafka_format.MAX_OFFSET if self.next_base_offset is None else self.next_base_offset
-        )
+        end = self.span.end
         return end if end < kafka_format.MAX_OFFSET else None
 
 

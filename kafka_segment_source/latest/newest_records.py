@@ -114,7 +114,7 @@ def _read_offsets(
     """
     kept = []
     for split in splits:
-        first, after = np.searchsorted(wanted, [split.start_offset, _limit_of(split)])
+        first, after = np.searchsorted(wanted, [split.start_offset, split.span.end])
         if first < after:
             end = min(split.bounds.offsets.end, int(wanted[after - 1]) + 1)
             offsets = OffsetRange(split.bounds.offsets.start, end)
@@ -171,10 +171,6 @@ def _keep_newest(wanted: Offsets, keep: KeepRecords | None, records: RecordColum
     at = int(np.searchsorted(wanted, records.longs[OFFSET, 0]))
     count: int = offset_map.keep_offsets(wanted, at, records.longs, records.ints, records.count, sizes)
     return replace(records, count=count, key_bytes=int(sizes[0]), value_bytes=int(sizes[1]))
-
-
-def _limit_of(split: SegmentSplit) -> int:
-    return kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
 
 
 def _take_newest(wanted: Offsets, batch: pa.RecordBatch) -> pa.RecordBatch:

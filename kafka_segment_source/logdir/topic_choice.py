@@ -288,4 +288,4 @@ def _join_names(names: Iterable[str], like: str = "") -> str:
 
 def name_first(names: Sequence[str], what: str) -> str:
     """Names the first one, and counts the others. what: what they are."""
-    return f"{names[0]!r}" + (f" and {len(names) - 1:,} more {what}" if len(names) > 1 else "")
+    return name_some(names, 1, repr) + (f" {what}" if len(names) > 1 else "")

@@ -81,10 +81,9 @@ def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[Se
 
 def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
     walk = _ForwardWalk(view, split.start)
-    end = split.end_offset
-    offset = split.start_offset
+    offset, end = split.span.start, split.span.end
     position, step = -1, most  # inside the batch at this position
-    while end is None or end - offset > most:
+    while end - offset > most:
         header = walk.find(offset + most)
         if header is None or header.position >= split.end:
             return
@@ -198,8 +197,7 @@ def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:
     pieces = []
     rest = split._replace(uncut=split.bounds.offsets) if cuts and split.copies else split
     for cut in cuts:
-        end = rest.end_offset
-        if cut.offset <= rest.start_offset or (end is not None and cut.offset >= end):
+        if not rest.span.start < cut.offset < rest.span.end:
             continue
         left, right = rest.bounds.offsets.intersect(OffsetRange(0, cut.offset)), OffsetRange(cut.offset)
         pieces.append(rest._replace(end=cut.end_before, bounds=rest.bounds._replace(offsets=left)))

@@ -12,6 +12,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import ScanBounds
 from kafka_segment_source.decoding.arrow import build_varying
 from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.header_table import has_bit
 from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -107,14 +108,13 @@ def _find_records(records: RecordColumns, key: bytes, pattern: Pattern) -> Itera
     for row in np.flatnonzero([row_key == key for row_key in keys.to_pylist()]).tolist():
         header = chosen.headers[:, chosen.ints[record_batches.BATCH, row]]
         length = int(chosen.ints[record_batches.VALUE_LENGTH, row])
-        is_v2 = header[batch_headers.MAGIC] == kafka_format.MAGIC_V2
         yield KeyRecord(
             int(chosen.longs[record_batches.OFFSET, row]),
             int(chosen.longs[record_batches.TIMESTAMP, row]),
             int(header[batch_headers.POSITION]),
             len(key) + max(length, 0),
             length < 0,
-            bool(is_v2 and header[batch_headers.ATTRIBUTES] & kafka_format.TRANSACTIONAL_MASK),
+            bool(has_bit(header, kafka_format.TRANSACTIONAL_MASK)),
         )
 
 

@@ -192,8 +192,7 @@ def _walk_copies(
             if mended_at == reached:
                 raise
             mended_at, before = reached, NO_HEADERS
-            end = kafka_format.MAX_OFFSET if split.end_offset is None else split.end_offset
-            pending = mend(split, OffsetRange(reached, end), source, policy, error, piece)
+            pending = mend(split, OffsetRange(reached, split.span.end), source, policy, error, piece)
 
 
 def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:

@@ -14,10 +14,10 @@ from random import Random
 from typing import Any
 
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError
-from tests.property.test_hurt_copies import LENIENT, same, scanned
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, File, Row, epochs_text, file_of, go_on, rolled
 from tests.support.numbered import check_part, run_numbered
+from tests.support.simulated_copies import LENIENT, same, scanned
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 

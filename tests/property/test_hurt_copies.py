@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError
@@ -24,7 +22,8 @@ from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_of, open_producers, put
 from tests.support.numbered import check_part, run_numbered
-from tests.support.reads import options_in, plan_in, view_in
+from tests.support.reads import options_in, view_in
+from tests.support.simulated_copies import LENIENT, same, scanned, show
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 
@@ -35,7 +34,6 @@ FAILED_ONCE = [
     16682,  # rows before the first damage of a segment with damage at its end, and a compacted copy beside it
 ]
 MAPS = "/maps"
-LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
 
 
 class Expected:
@@ -125,25 +123,6 @@ class Expected:
         """Offsets that read_committed may not give, whatever is lost."""
         not_committed = [b for b in self.made.history if b.kind == "txn" and fate_of(self.made.history, b) != "commit"]
         return {row[0] for batch in not_committed for row in batch.rows}
-
-
-def scanned(files: SimulatedFiles, paths: list[str], **options: Any) -> list[Row]:
-    found = plan_in(files, paths, **options).to_reader(["offset", "timestamp", "value"]).read_all()
-    moments = (found["timestamp"].cast(pa.int64()).to_numpy() // 1000).tolist()
-    return list(zip(found["offset"].to_pylist(), moments, found["value"].to_pylist(), strict=True))
-
-
-def same(found: list[Row], wanted: dict[int, Row], what: str, may_lack: Collection[int] = ()) -> None:
-    """Asserts that rows are just those wanted, once, in order. may_lack: offsets that may be there or not."""
-    offsets = [row[0] for row in found]
-    assert offsets == sorted(set(offsets)), f"{what}: rows twice or out of order: {offsets}"
-    gone = set(may_lack) - set(offsets)
-    expected = [wanted[offset] for offset in sorted(wanted) if offset not in gone]
-    if found != expected:
-        lost = sorted(set(wanted) - set(offsets))
-        extra = sorted(set(offsets) - set(wanted))
-        other = [row for row in found if row[0] in wanted and wanted[row[0]] != row]
-        raise AssertionError(f"{what}: lost {lost}, not expected {extra}, others {other}")
 
 
 def check(number: int) -> str:
@@ -310,21 +289,6 @@ def test_hurt_copies(part: int) -> None:
 @pytest.mark.parametrize("number", FAILED_ONCE)
 def test_cases_that_failed_once(number: int) -> None:
     check(number)
-
-
-def show(made: Case) -> None:
-    """Prints a case."""
-    print("history", [(b.base, b.last, f"e{b.epoch}m{b.magic}", b.kind, b.producer) for b in made.history])
-    for at, copy in enumerate(made.copies):
-        print("copy", at, {k: v for k, v in vars(copy).items() if k not in ("files", "unhurt", "orphans")})
-        print("    index files alone:", [(file.base, file.index) for file in copy.orphans])
-        for file in copy.files:
-            held = [
-                (h.batch.base, h.batch.last, h.batch.kind[0], len(h.batch.rows), "" if h.whole else "X")
-                for h in file.batches
-            ]
-            print("   ", file.base, len(file.log), held)
-    print(made.notes)
 
 
 if __name__ == "__main__":

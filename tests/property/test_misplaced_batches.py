@@ -20,7 +20,6 @@ import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.inspection.verification import verify_source
-from tests.property.test_hurt_copies import LENIENT, same, scanned, show
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import (
     TOPIC,
@@ -37,6 +36,7 @@ from tests.support.hurt_copies import (
 )
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in
+from tests.support.simulated_copies import LENIENT, same, scanned, show
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 

@@ -23,12 +23,13 @@ from kafka_segment_source.inspection.verification import verify
 from kafka_segment_source.rebuilding.rebuild import rebuild_parsed
 from kafka_segment_source.rebuilding.report import RebuildReport
 from kafka_segment_source.reporting import Warnings
-from tests.property.test_hurt_copies import LENIENT, Expected, scanned, show
+from tests.property.test_hurt_copies import Expected
 from tests.support import naive
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import Case, Row, case
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in
+from tests.support.simulated_copies import LENIENT, scanned, show
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 

@@ -13,11 +13,11 @@ import sys
 import pytest
 
 from kafka_segment_source.errors import DataError, DataLossError
-from tests.property.test_hurt_copies import LENIENT, scanned
 from tests.support.cases import count_cases
 from tests.support.compacted_replicas import Case, Row, case
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import plan_in
+from tests.support.simulated_copies import LENIENT, scanned
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 

@@ -52,6 +52,11 @@ def scanned(path: Any, **options: Any) -> list[Row]:
     return in_scan_order(kafkaseg.scan(path, columns=COLUMNS, **options).read_all())
 
 
+def offsets(path: Any, **options: Any) -> list[int]:
+    """The offsets that `scan` gives, in its own order."""
+    return [row[OFFSET] for row in scanned(path, **options)]
+
+
 def in_scan_order(table: pa.Table) -> list[Row]:
     """The rows of a table that has the columns COLUMNS among others, timestamps in µs."""
     table = table.select(COLUMNS)

@@ -14,7 +14,7 @@ from kafka_segment_source.logdir.checkpoints import parse_checkpoint, parse_topi
 from kafka_segment_source.storage.store import LOCAL, Entry, Kind, Storage
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
-from tests.support.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, PARTITION, TOPIC, expected, keep, scanned
+from tests.support.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, PARTITION, TOPIC, expected, keep, offsets, scanned
 
 COMPACTED = LOG_DIRECTORIES["compacted"]
 LIVE = LOG_DIRECTORIES["live"]
@@ -97,10 +97,6 @@ def ten_ms(base: int, count: int) -> Any:
 
 def checkpoint(directory: Path, name: str, *entries: str) -> None:
     (directory / name).write_text("\n".join(["0", str(len(entries)), *entries, ""]))
-
-
-def offsets(path: Any, **options: Any) -> list[int]:
-    return [row[OFFSET] for row in scanned(path, **options)]
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 4, 5, 9, 10, 11, 19, 20, 29, 30, 1000])

@@ -14,16 +14,12 @@ from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathE
 from kafka_segment_source.partition.choice import choose
 from tests.support.batches import data as batch
 from tests.support.logs import simple_log, simple_segment
-from tests.support.rows import FIXTURES, OFFSET, TOPIC, expected, keep, scanned
+from tests.support.rows import FIXTURES, TOPIC, expected, keep, offsets, scanned
 
 FOLLOWER = FIXTURES / "follower"
 BROKERS = [FOLLOWER / "broker-1", FOLLOWER / "broker-2"]
 TOPICS = ["copied", "copied-lz4", "copied-sets"]
 ID = "version: 0\ntopic_id: {:A<22}"
-
-
-def offsets(path: Any, **options: Any) -> list[int]:
-    return [row[OFFSET] for row in scanned(path, **options)]
 
 
 def copy(directory: Path, *ranges: tuple[int, int]) -> Path:

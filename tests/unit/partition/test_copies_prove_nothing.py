@@ -8,8 +8,8 @@ import pytest
 
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from tests.support import writer
+from tests.support.rows import offsets
 from tests.support.small_logs import bad, pl, put
-from tests.unit.partition.test_copy_chain import offsets
 
 
 def old(offset: int) -> bytes:

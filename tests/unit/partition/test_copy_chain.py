@@ -29,7 +29,7 @@ from kafka_segment_source.reading.following import Follower
 from kafka_segment_source.storage.store import LocalStorage
 from tests.cli.runner import run
 from tests.support import writer
-from tests.support.rows import FIXTURES, OFFSET, scanned
+from tests.support.rows import FIXTURES, offsets, scanned
 from tests.support.small_logs import bad, marker, pl, put, txn
 from tests.support.writer import Rec
 
@@ -38,10 +38,6 @@ LOGGER = "kafka_segment_source"
 
 def checkpoint(root: Path, name: str, text: str = "0\n1\nt 0 9\n") -> None:
     (root / name).write_text(text)
-
-
-def offsets(path: Any, **options: Any) -> list[int]:
-    return [row[OFFSET] for row in scanned(path, **options)]
 
 
 def values(path: Any, **options: Any) -> dict[int, bytes]:

@@ -26,7 +26,7 @@ from tests.support import simulated_reads, writer
 from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
 from tests.support.reads import plan_in
-from tests.support.rows import FIXTURES, LOG_DIRECTORIES, OFFSET, ORDERS, scanned
+from tests.support.rows import FIXTURES, LOG_DIRECTORIES, ORDERS, offsets
 
 HIGH_WATERMARK = "replication-offset-checkpoint"
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
@@ -48,10 +48,6 @@ def folder(tmp_path: Path) -> Path:
 
 def file(folder: Path, base: int, suffix: str = ".log") -> Path:
     return folder / f"{base:020d}{suffix}"
-
-
-def offsets(path: Any, **options: Any) -> list[int]:
-    return [row[OFFSET] for row in scanned(path, **options)]
 
 
 def warnings(path: Any, **options: Any) -> tuple[str, ...]:

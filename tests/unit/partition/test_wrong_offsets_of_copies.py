@@ -252,3 +252,13 @@ def test_a_time_behind_a_batch_that_is_there_twice(doubled: list[str], options: 
             expected = list(range(first, 22 if behind else 20))
             assert offsets(paths, startingTimestamp=1000 + 10 * first, **options) == expected
             assert kafkaseg.offsets_for_time(paths, 1000 + 10 * first).partitions[0].offset == first
+
+
+@TURNS
+def test_a_wrong_offset_at_the_end_of_a_segment_is_no_second_loss(turn: int, tmp_path: Path) -> None:
+    """The gap before the next segment's name has just the room of the batch. So nothing is missing where it says."""
+    last = "[10-14 e0]"
+    hurt = {0: "[0-4 e0] [5-9 e0 @1029]", 10: last}, {0: "[0-4 e0] [5-9 e0 !]", 10: last}
+    paths = write_copies(tmp_path, *hurt)[::turn]
+    problems = [found.what for found in kafkaseg.verify(paths).together if found.problem]
+    assert len(problems) == 1 and "no copy holds the offsets 5 to 9 whole" in problems[0]

@@ -22,7 +22,7 @@ from tests.support.batches import data as batch
 from tests.support.logs import Segment, simple_log, simple_segment
 from tests.support.maps import make_maps
 from tests.support.reads import plan_in
-from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, OFFSET, expected, scanned
+from tests.support.rows import LOG_DIRECTORIES, MESSAGE_SETS, expected, offsets, scanned
 
 LOGGER = "kafka_segment_source"
 
@@ -45,10 +45,6 @@ def folder(tmp_path: Path) -> Path:
 
 def log(folder: Path, base: int) -> Path:
     return folder / f"{base:020d}.log"
-
-
-def offsets(path: Any, **options: Any) -> list[int]:
-    return [row[OFFSET] for row in scanned(path, **options)]
 
 
 def all_of(reader: pa.RecordBatchReader) -> list[int]:
