@@ -115,14 +115,11 @@ class SplitsAhead:
 
     def _look_at_next(self) -> None:
         self._following = next(self._todo, None)
-        self._is_far = self._following is not None and _takes_round_trips(self._following)
+        following = self._following
+        self._is_far = following is not None and following.storage.read_cost(following.path).takes_round_trips
 
     def _fits(self, split: SegmentSplit) -> bool:
         return self._is_far and len(self._begun) < _MOST_FILES and self._size + split.size <= _MOST_BEGUN
-
-
-def _takes_round_trips(split: SegmentSplit) -> bool:
-    return split.storage.read_cost(split.path).at_once > 1
 
 
 def read_split(

@@ -142,7 +142,7 @@ class SegmentView:
             segment = self.segment
             size = (segment.time_index_size or 0) if self._trust.trust_indexes else 0
             ends = None
-            if self._cost.at_once > 1 and size > _WHOLE_INDEX:
+            if self._cost.takes_round_trips and size > _WHOLE_INDEX:
                 ends = read_time_ends(
                     segment.time_index_path,
                     segment.storage,
@@ -203,7 +203,7 @@ class SegmentView:
         """Reads the end of the `.index`, where it can stand for all of it."""
         segment = self.segment
         size = (segment.index_size or 0) if self._trust.trust_indexes else 0
-        if self._offsets is not None or self._last_offsets is not None or not size or self._cost.at_once == 1:
+        if self._offsets is not None or self._last_offsets is not None or not size or not self._cost.takes_round_trips:
             return
         entries = read_last_offsets(segment.index_path, segment.storage, size, segment.base_offset, segment.size)
         if entries is None:
@@ -286,7 +286,7 @@ class SegmentView:
     def _find_place(self, offset: int) -> int:
         """Returns a position before which every offset is lower. At the first entry of a time index, 0 does as well as
         what another read could find. The head proof has been there."""
-        if self._offsets is None and (self._cost.at_once > 1 or self._has_proven_head):
+        if self._offsets is None and (self._cost.takes_round_trips or self._has_proven_head):
             times = self._times or self._time_ends
             if times is not None and len(times) > 0 and offset <= times.offsets[0]:
                 return 0
@@ -332,7 +332,7 @@ class SegmentView:
         return None
 
     def _find_log_end(self) -> int | None:
-        if self._cost.at_once > 1 and self._offsets is None and self.segment.index_size and self.probe:
+        if self._cost.takes_round_trips and self._offsets is None and self.segment.index_size and self.probe:
             run_together(self._read_tail, self._read_last_offsets)
         reached, position = self.segment.base_offset, self.start_position(kafka_format.MAX_OFFSET)
         if self.segment.size - position > (

@@ -224,4 +224,4 @@ def _begins_compressed(split: SegmentSplit) -> bool:
 
 def _is_far(split: SegmentSplit) -> bool:
     """Whether each read of a split's file takes a round trip of the network."""
-    return split.storage.read_cost(split.path).at_once > 1
+    return split.storage.read_cost(split.path).takes_round_trips

@@ -90,7 +90,7 @@ def narrow(
     first_offset = max(bounds.offsets.start, segment.base_offset)
     if bounds.times.has_since:
         since, cost = bounds.times.since, segment.storage.read_cost(segment.path)
-        is_one_request = cost.at_once > 1 and segment.size <= cost.block and view.trusts_indexes
+        is_one_request = cost.takes_round_trips and segment.size <= cost.block and view.trusts_indexes
         if is_one_request:
             newest = _find_newest(view)
             if (
@@ -101,7 +101,7 @@ def narrow(
                 reason = f"nothing after {format_millis(newest.timestamp)} (batch headers)"
                 return DroppedSegment(segment, DropKind.BEFORE_TIMES, reason)
         if not (is_one_request and _begins_at(view, since)):
-            if cost.at_once > 1:
+            if cost.takes_round_trips:
                 view.read_together(since, stop_timestamp(bounds.times, disorder))
             latest = _find_latest_before(view, since)
             if latest is not None and not (gap_is_loss and latest.leaves_gap(view, bounds)):

@@ -56,7 +56,7 @@ def _head_holds(plan: ReadPlan, limit: int) -> bool:
     for split in plan.splits:
         if split.copies:  # what each copy holds is known when they are read
             return False
-        left = min(left, _MOST_REQUESTS) if split.storage.read_cost(split.path).at_once > 1 else left
+        left = min(left, _MOST_REQUESTS) if split.storage.read_cost(split.path).takes_round_trips else left
         try:
             for header in _walk(split):
                 limit -= _count_rows(header, split, options.content.view, options.content.include_control)

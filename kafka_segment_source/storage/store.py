@@ -92,6 +92,11 @@ class ReadCost(NamedTuple):
     at_once: int
     block: int
 
+    @property
+    def takes_round_trips(self) -> bool:
+        """Whether each read takes a round trip of the network."""
+        return self.at_once > 1
+
 
 class VanishedError(OSError):
     """A name was removed from a directory before its size was read. The directory must be listed again."""

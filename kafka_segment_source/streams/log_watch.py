@@ -35,7 +35,7 @@ class LogWatch:
         self._storage = storage
         self._resolved = [resolve_path(path, storage) for path in paths]
         self._is_usable = not any(
-            _MAY_BE_GLOB & set(path) or storage.read_cost(path).at_once > 1 for path in self._resolved
+            _MAY_BE_GLOB & set(path) or storage.read_cost(path).takes_round_trips for path in self._resolved
         )
         self._seen: dict[str, FileVersion] = {}
         self._held: dict[str, _Holding | None] = {}
