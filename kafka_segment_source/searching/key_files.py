@@ -118,8 +118,10 @@ def _note_others(logs: list[ListedLog], dead: list[str], source: Source, unsearc
     storage = source.storage
     searched = {_home_of(log.directory) for log in logs} | set(dead)
     parents = {log.log_directory for log in logs if log.log_directory is not None} | {parent_of(path) for path in dead}
-    for root in _find_roots(source):
+    for root, is_match in _find_roots(source):
         parents.update(above for path in searched for above in _between(root, path))
+        if is_match and root not in searched and root not in parents and _holds_nothing_known(root, storage):
+            unsearched.append(f"{root!r} holds no partition, and was not searched")
     for parent in sorted(parents):
         for entry in list_directory(parent, storage):
             path = join_path(parent, entry.name)
@@ -136,12 +138,25 @@ def _home_of(directory: str) -> str:
     return directory if shown is None else shown.home
 
 
-def _find_roots(source: Source) -> Iterator[str]:
-    """Yields the paths of the source, and what matches those that are globs."""
+def _find_roots(source: Source) -> Iterator[tuple[str, bool]]:
+    """Yields the paths of the source, and what matches those that are globs, with whether it is such a match. A path
+    that holds nothing is an error before."""
     storage = source.storage
     for path in source.paths:
         resolved = resolve_path(path, storage)
-        yield from [resolved] if look_at(resolved, storage) is not None else find_matches(resolved, storage, path)
+        if look_at(resolved, storage) is not None:
+            yield resolved, False
+        else:
+            yield from ((match, True) for match in find_matches(resolved, storage, path))
+
+
+def _holds_nothing_known(path: str, storage: Storage) -> bool:
+    """Whether a path is a directory that is not empty, and neither is nor holds what was not asked for."""
+    entry = look_at(path, storage)
+    if entry is None or entry.kind is not Kind.DIRECTORY or _may_be_unselected(parent_of(path), name_of(path)):
+        return False
+    names = [each.name for each in list_directory(path, storage)]
+    return bool(names) and not any(_may_be_unselected(path, name) for name in names)
 
 
 def _between(root: str, path: str) -> Iterator[str]:

@@ -194,7 +194,8 @@ def test_other_directories_are_said(tmp_path: Path) -> None:
 
 
 def test_what_is_beside_a_tier_is_said(tmp_path: Path) -> None:
-    """A path is searched for a tier only where it holds no partition. What lies on the way to the tier was not."""
+    """A path is searched for a tier only where it holds no partition. What lies on the way to the tier was not.
+    What a glob matches is not searched for one."""
     shutil.copytree(LOCAL_TIER, tmp_path / "all")
     [key, *_] = kafkaseg.scan(LOCAL_TIER / "data", ["key"], subscribe="kept").read_all()["key"].to_pylist()
     found = kafkaseg.every_copy(tmp_path / "all", key)
@@ -206,6 +207,11 @@ def test_what_is_beside_a_tier_is_said(tmp_path: Path) -> None:
     whole = kafkaseg.every_copy([tmp_path / "all" / "data", tmp_path / "all" / "tier"], key)
     assert {each.kind for each in whole} == {"tier", "segment", "active segment"}
     assert whole.unsearched == []
+    by_glob = kafkaseg.every_copy(tmp_path / "all" / "[dt]*", key)
+    assert "tier" not in {each.kind for each in by_glob}
+    assert by_glob.unsearched == [f"'{tmp_path}/all/tier' holds no partition, and was not searched"]
+    disks = kafkaseg.every_copy([tmp_path / "all" / "data", FIXTURES / "compacted" / "d*"], key, subscribe="kept")
+    assert disks.unsearched == []
     alone = kafkaseg.every_copy(tmp_path / "all" / "tier", key, assign={"kept": [0]})
     assert {each.topic for each in alone} == {"kept"} and alone.unsearched == []
 
