@@ -152,10 +152,10 @@ def _find_roots(source: Source) -> Iterator[tuple[str, bool]]:
 
 def _holds_nothing_known(path: str, storage: Storage) -> bool:
     """Whether a path is a directory that is not empty, and neither is nor holds what was not asked for."""
-    entry = look_at(path, storage)
-    if entry is None or entry.kind is not Kind.DIRECTORY or _may_be_unselected(parent_of(path), name_of(path)):
+    looked = look_at(path, storage)
+    if looked is None or looked.kind is not Kind.DIRECTORY or _may_be_unselected(parent_of(path), name_of(path)):
         return False
-    names = [each.name for each in list_directory(path, storage)]
+    names = [entry.name for entry in list_directory(path, storage)]
     return bool(names) and not any(_may_be_unselected(path, name) for name in names)
 
 
