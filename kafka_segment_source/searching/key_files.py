@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.listing import list_files
+from kafka_segment_source.logdir.listing import list_checked
 from kafka_segment_source.logdir.names import (
     DEAD_DIRECTORY,
     INDEX_SUFFIXES,
@@ -22,10 +22,11 @@ from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.partition.logs import dead_directories, shown_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
-from kafka_segment_source.storage.files import list_directory
-from kafka_segment_source.storage.paths import join_path, name_of, parent_of
+from kafka_segment_source.storage.files import find_matches, list_directory, look_at
+from kafka_segment_source.storage.paths import join_path, name_of, parent_of, resolve_path
 from kafka_segment_source.storage.store import Entry, FileVersion, Kind, Storage
 from kafka_segment_source.storage.tiered.identity import read_identity
+from kafka_segment_source.storage.tiered.names import find_topic_id, is_of_tier, is_partition_number, split_shown
 
 LIVE, ACTIVE, TIER = "segment", "active segment", "tier"
 _LIVE = (LIVE, ACTIVE, TIER)
@@ -59,6 +60,7 @@ _SEGMENT = re.compile(r"\d{20}\.log")
 _BESIDE = frozenset(
     (kafka_format.PARTITION_METADATA, kafka_format.LEADER_EPOCH_CHECKPOINT, "quorum-state", ".kafka_cleanshutdown")
 )
+_OF_LOG_DIRECTORY = ("-checkpoint", ".checkpoint", "meta.properties", ".lock")
 _NO_KEYS = (*INDEX_SUFFIXES, kafka_format.SNAPSHOT_SUFFIX, ".checkpoint")
 
 
@@ -106,20 +108,74 @@ def list_key_files(source: Source, unsearched: Warnings) -> list[KeyFile]:
     files = [file for log in logs for file in _list_log(log, checkpoints.log_start(log), unsearched)]
     for path in dead:
         files += _list_dead(path, source, unsearched)
-    _note_other_directories(logs, dead, source.storage, unsearched)
+    _note_others(logs, dead, source, unsearched)
     return files
 
 
-def _note_other_directories(logs: list[ListedLog], dead: list[str], storage: Storage, unsearched: list[str]) -> None:
-    """Notes the directories beside those of partitions that nothing was searched in."""
-    searched = (*(log.directory for log in logs), *dead)
+def _note_others(logs: list[ListedLog], dead: list[str], source: Source, unsearched: list[str]) -> None:
+    """Notes the files and directories that nothing was searched in: beside those of partitions, and between a path and
+    a tier that was found below it."""
+    storage = source.storage
+    searched = {_home_of(log.directory) for log in logs} | set(dead)
     parents = {log.log_directory for log in logs if log.log_directory is not None} | {parent_of(path) for path in dead}
+    for root, is_match in _find_roots(source):
+        parents.update(above for path in searched for above in _between(root, path))
+        if is_match and root not in searched and root not in parents and _holds_nothing_known(root, storage):
+            unsearched.append(f"{root!r} holds no partition, and was not searched")
     for parent in sorted(parents):
         for entry in list_directory(parent, storage):
             path = join_path(parent, entry.name)
-            is_known = is_partition(entry.name) or any(f"{directory}/".startswith(f"{path}/") for directory in searched)
-            if entry.kind is Kind.DIRECTORY and not is_known and not DEAD_DIRECTORY.fullmatch(entry.name):
+            if entry.kind is not Kind.DIRECTORY:
+                if entry.size and not _is_of_broker(entry.name):
+                    unsearched.append(f"{path!r} is not in the directory of a partition, and was not searched")
+            elif path not in searched and path not in parents and not _may_be_unselected(parent, entry.name):
                 unsearched.append(f"{path!r} is not the directory of a partition, and was not searched")
+
+
+def _home_of(directory: str) -> str:
+    """The directory itself; of a tier, the one of the partition's objects."""
+    shown = split_shown(directory)
+    return directory if shown is None else shown.home
+
+
+def _find_roots(source: Source) -> Iterator[tuple[str, bool]]:
+    """Yields the paths of the source, and what matches those that are globs, with whether it is such a match. A path
+    that holds nothing is an error before."""
+    storage = source.storage
+    for path in source.paths:
+        resolved = resolve_path(path, storage)
+        if look_at(resolved, storage) is not None:
+            yield resolved, False
+        else:
+            yield from ((match, True) for match in find_matches(resolved, storage, path))
+
+
+def _holds_nothing_known(path: str, storage: Storage) -> bool:
+    """Whether a path is a directory that is not empty, and neither is nor holds what was not asked for."""
+    looked = look_at(path, storage)
+    if looked is None or looked.kind is not Kind.DIRECTORY or _may_be_unselected(parent_of(path), name_of(path)):
+        return False
+    names = [entry.name for entry in list_directory(path, storage)]
+    return bool(names) and not any(_may_be_unselected(path, name) for name in names)
+
+
+def _between(root: str, path: str) -> Iterator[str]:
+    """Yields the directories above a path, from its own up to the root. None, if it is not below the root."""
+    while path != root and path.startswith(f"{root.rstrip('/')}/"):
+        path = parent_of(path)
+        yield path
+
+
+def _is_of_broker(name: str) -> bool:
+    """Whether a file beside the partitions is one of Kafka's, which holds no key; or an object of a tier."""
+    return name in _BESIDE or name.endswith(_OF_LOG_DIRECTORY) or is_of_tier(name, is_directory=False)
+
+
+def _may_be_unselected(parent: str, name: str) -> bool:
+    """Whether a directory can be that of a partition that was not asked for."""
+    if is_partition(name) or DEAD_DIRECTORY.fullmatch(name) or is_of_tier(name, is_directory=True):
+        return True
+    return is_partition_number(name) and find_topic_id(name_of(parent)) is not None
 
 
 def _leave_out_dead(source: Source) -> tuple[str, ...]:
@@ -160,8 +216,8 @@ def _list_log(log: ListedLog, log_start: int, unsearched: list[str]) -> Iterator
         for name in log.beside.unfinished
     ]
     if log.is_whole:
-        entries = list_files(log.directory, log.storage).values()
-        others = [entry for entry in entries if base_offset_of(entry.name) is None]
+        entries = list_checked(log.directory, log.storage, log.directory)
+        others = [entry for entry in entries if base_offset_of(entry.name) is None or entry.kind is Kind.DIRECTORY]
         yield from _list_others(log.topic, log.partition, log.directory, log.storage, others, None, unsearched)
 
 
@@ -173,7 +229,7 @@ def _list_dead(directory: str, source: Source, unsearched: list[str]) -> Iterato
     elif not _is_selected(named, source.topics):
         return
     try:
-        entries = list_files(directory, source.storage).values()
+        entries = list_checked(directory, source.storage, directory)
     except StorageError as error:
         unsearched.append(str(error))
         return
@@ -201,6 +257,9 @@ def _list_others(
     """Yields the files that were segments once, by the beginning of their names. dead: what a dead directory is."""
     for entry in sorted(entries, key=lambda entry: entry.name):
         path = join_path(directory, entry.name)
+        if entry.kind is Kind.DIRECTORY:
+            unsearched.append(f"{path!r} is a directory in that of a partition, and was not searched")
+            continue
         match = _SEGMENT.match(entry.name)
         if match is None or entry.kind is not Kind.FILE:
             plain = entry.name.removesuffix(kafka_format.DELETED_SUFFIX)

@@ -15,10 +15,10 @@ from kafka_segment_source.decoding.records import RecordColumns
 from kafka_segment_source.kernels import batch_headers, keys
 from kafka_segment_source.zones.key_filters import WORDS, Blocks
 
-# Of keys that are not there, a filter with BITS for each of its keys says "perhaps" of 0.4 % (benchmarks/keys.py).
+# Of keys that are not there, a filter with BITS for each of its keys says "perhaps" of 0.6 %.
 BITS = 12
 MOST_BLOCKS = 2048  # 64 KiB a zone; with more keys than these have room for, a filter says "perhaps" more often
-LEAST_BITS = 4  # with fewer bits a key, a filter says "perhaps" of one key in five, and is not kept
+LEAST_BITS = 4  # with fewer bits a key, a filter says "perhaps" of one key in three, and is not kept
 _MOST_HASHES = 2**20  # pending ones of a zone; they are then made distinct
 
 Hashes = npt.NDArray[np.uint64]

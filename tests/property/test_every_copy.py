@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import OptionError
 from tests.support import naive, writer
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES
-from tests.support.tiers import AIVEN_STORES
+from tests.support.tiers import AIVEN_STORES, LOCAL_TIER
 from tests.support.writer import Codec, Rec
 
 CODECS: list[Codec] = ["none", "gzip", "snappy-xerial", "lz4", "zstd"]
@@ -190,6 +191,47 @@ def test_other_directories_are_said(tmp_path: Path) -> None:
     assert len(list(found)) == 1
     [other] = found.unsearched
     assert "backup" in other
+
+
+def test_what_is_beside_a_tier_is_said(tmp_path: Path) -> None:
+    """A path is searched for a tier only where it holds no partition. What lies on the way to the tier was not.
+    What a glob matches is not searched for one."""
+    shutil.copytree(LOCAL_TIER, tmp_path / "all")
+    [key, *_] = kafkaseg.scan(LOCAL_TIER / "data", ["key"], subscribe="kept").read_all()["key"].to_pylist()
+    found = kafkaseg.every_copy(tmp_path / "all", key)
+    assert all(each.kind == "tier" for each in found)
+    said = [each for each in found.unsearched if str(tmp_path / "all" / "data") in each]
+    assert len(said) == 1 and "is not the directory of a partition, and was not searched" in said[0]
+    assert len(found.unsearched) == 1 + len([each for each in LOCAL_TIER.iterdir() if each.is_file()])
+
+    whole = kafkaseg.every_copy([tmp_path / "all" / "data", tmp_path / "all" / "tier"], key)
+    assert {each.kind for each in whole} == {"tier", "segment", "active segment"}
+    assert whole.unsearched == []
+    by_glob = kafkaseg.every_copy(tmp_path / "all" / "[dt]*", key)
+    assert "tier" not in {each.kind for each in by_glob}
+    assert by_glob.unsearched == [f"'{tmp_path}/all/tier' holds no partition, and was not searched"]
+    disks = kafkaseg.every_copy([tmp_path / "all" / "data", FIXTURES / "compacted" / "d*"], key, subscribe="kept")
+    assert disks.unsearched == []
+    alone = kafkaseg.every_copy(tmp_path / "all" / "tier", key, assign={"kept": [0]})
+    assert {each.topic for each in alone} == {"kept"} and alone.unsearched == []
+
+
+def test_files_and_directories_of_none_are_said(tmp_path: Path) -> None:
+    """A file beside the partitions, and a directory inside of one."""
+    batch = writer.record_batch([Rec(key=b"secret")])
+    path = "a-0/00000000000000000000.log"
+    write({path: batch, f"a-0/before/{path}": batch, "a-0.0123456789abcdef-delete/x/y": batch}, tmp_path)
+    (tmp_path / "backup.tar").write_bytes(batch)
+    (tmp_path / "empty").touch()
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n0\n")
+    found = kafkaseg.every_copy(tmp_path, "secret")
+
+    assert len(list(found)) == 1
+    assert [each.split("'")[1].removeprefix(f"{tmp_path}/") for each in sorted(found.unsearched)] == [
+        "a-0.0123456789abcdef-delete/x",
+        "a-0/before",
+        "backup.tar",
+    ]
 
 
 def test_options() -> None:

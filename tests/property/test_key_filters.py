@@ -232,3 +232,18 @@ def test_sizes_of_filters(count: int) -> None:
         return
     assert made is not None and len(made) <= 2048
     assert len(made) == 2048 or count * 12 <= len(made) * 256 <= max(count * 12 * 1.26, 1) + 255
+
+
+@pytest.mark.parametrize(("count", "most"), [(1_707, 0.3), (1_000, 0.8), (43_690, 0.8), (60_000, 2.7), (131_072, 35)])
+def test_how_often_filters_are_wrong(count: int, most: float) -> None:
+    """Of keys that are not there, they say "perhaps" of no more than docs/zone-maps.md tells, in %. Of those that are
+    there, of all."""
+    present = [b"order-%d" % number for number in range(1_000)]
+    others = np.random.default_rng(count).integers(0, 2**64, count - len(present), dtype=np.uint64)
+    hashes = np.array([xxhash.xxh64_intdigest(key) for key in present], np.uint64)
+    made = key_making.make_filter(np.unique(np.concatenate([hashes, others])))
+    data = key_filters.to_bytes([(7, made)])
+    found = key_filters.parse_header(lambda position, size: data[position : position + size])
+    asked = [key_filters.KeyQuery([b"absent-%d" % number]) for number in range(10_000)]
+    assert 100 * sum(int(found.may_hold(each).sum()) for each in asked) / len(asked) <= most
+    assert all(found.may_hold(key_filters.KeyQuery([key])).all() for key in present)

@@ -438,6 +438,19 @@ def test_keys_that_are_null_are_said(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "orders-0 has 2 records without a key" in caplog.text
 
 
+def test_one_key_alone_is_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the option `key`, the newest records of other keys are not missed: nothing is lost, and nothing is said."""
+    batches = [[b"a", b"b"], [b"b", b"c"], [b"a", None]]
+    parts = b"".join(
+        writer.record_batch([writer.Rec(n, START, key, b"v") for n, key in enumerate(keys)], base_offset=2 * at)
+        for at, keys in enumerate(batches)
+    )
+    path = write_log(tmp_path, [(0, parts)])
+    assert [row[:2] for row in read(path, view="latest", key="b")] == [(2, b"b")]
+    assert read(path, view="latest", key="nobody") == []
+    assert not caplog.records
+
+
 def test_a_newest_record_that_goes_between_the_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
