@@ -33,6 +33,17 @@ class Source(NamedTuple):
         """Returns the source of every topic under other paths."""
         return self._replace(paths=paths, topics=TopicSelection())
 
+    def in_order(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Returns paths in the order of the source's own that they are under, those of a glob last. Of copies that hold
+        offsets equally well, a read takes the first."""
+        given = [path.rstrip("/") for path in self.paths]
+
+        def place_of(path: str) -> int:
+            places = (at for at, above in enumerate(given) if path == above or path.startswith(f"{above}/"))
+            return next(places, len(given))
+
+        return tuple(sorted(paths, key=place_of))
+
     def to_end_of_files(self) -> Source:
         """Returns the same source without an end at the high watermark."""
         return self._replace(end_at_high_watermark=False)

@@ -48,7 +48,7 @@ def combine_copies(
 
     copies: the results for single copies. logs: the copies as they were listed. deep: whether records are decoded.
     """
-    paths = tuple(dict.fromkeys(path for log in logs for path in list_paths(log)))
+    paths = source.in_order(dict.fromkeys(path for log in logs for path in list_paths(log)))
     here = source.at(paths).to_end_of_files()
     directory = copies[0].directory
     try:

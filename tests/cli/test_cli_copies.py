@@ -12,6 +12,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import DataLossError, KafkaSegmentError, StorageError
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
+from tests.support.layouts import write_copies
 from tests.support.rows import OFFSET, scanned
 from tests.support.small_logs import pl, put
 
@@ -98,6 +99,18 @@ def test_copies_that_contradict_each_other_are_a_problem(tmp_path: Path) -> None
     assert [problem.meaning for problem in report.problems] == ["a query of all these paths ends with this error"]
     assert listed.exit_code == 0
     assert "a read of all copies of t-0 is not possible" in listed.stderr
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_verify_takes_copies_in_the_order_of_a_query(turn: int, tmp_path: Path) -> None:
+    """Of copies that hold offsets equally well the first is read."""
+    paths = write_copies(tmp_path, {0: "[1-2 e0 (2)]", 3: "[3-5 e0]"}, {0: "[0 e0]", 3: "[1-2 e0] [3-5 e0]"})[::turn]
+    try:
+        scanned(paths)
+        is_whole = True
+    except KafkaSegmentError:
+        is_whole = False
+    assert kafkaseg.verify(paths).is_ok == is_whole
 
 
 def test_a_fenced_copy_is_noted(tmp_path: Path) -> None:
