@@ -219,6 +219,42 @@ def test_damage_behind_a_batch_whose_offset_is_too_high(turns: tuple[int, ...], 
         assert found == list(range(first, 14))
 
 
+WRONG_ENDS = {
+    "last batch at the offsets of the one before": (
+        {0: "[0-11 e0] [12 e0] [13-15 e0 @12]"},
+        {0: "[0-11 e0] [12 e0]"},
+        "0 0",
+    ),
+    "last batch at the offsets of another one": (
+        {0: "[0-11 e0] [12-16 e0] [17-18 e0 @13]"},
+        {0: "[0-11 e0] [12-16 e0]"},
+        "0 0",
+    ),
+    "last batch in the first file, and a stale copy": (
+        {0: "[24-25 e1] [0-21 e0]", 22: "[22-23 e1]"},
+        {0: "[0-21 e0]", 22: "[22-30 e0]"},
+        "0 0, 1 22",
+    ),
+    "first batch of a file in the one before, and a stale copy": (
+        {0: "[0-11 e0] [12 e1]", 12: "[13-16 e1]"},
+        {0: "[0-11 e0]", 12: "[12-16 e0]"},
+        "0 0, 1 12",
+    ),
+}
+
+
+@TURNS
+@pytest.mark.parametrize(("hurt", "other", "epochs"), WRONG_ENDS.values(), ids=WRONG_ENDS)
+def test_other_records_at_its_offsets_do_not_hold_a_batch(
+    hurt: dict[int, str], other: dict[int, str], epochs: str, turn: int, tmp_path: Path
+) -> None:
+    """The other copy has a batch at the offsets that one at a wrong place states, but not the same one."""
+    paths = write_copies(tmp_path, hurt, other, epochs=(epochs, "0 0"))[::turn]
+    with pytest.raises((CorruptRecordError, DataLossError)):
+        read(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
 BATCHES = "[12-13 e0]", "[14-15 e0]", "[16-17 e0]", "[18-19 e0]"
 CUTS: list[dict[str, Any]] = [{}, {"maxRecordsPerPartition": 2}, {"minPartitions": 9}]
 DOUBLED = [[*BATCHES[:at], batch, *BATCHES[at:]] for batch in BATCHES for at in range(5)]
