@@ -1182,6 +1182,15 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "inspection/copies.py",
+        "tests/cli/test_cli_copies.py",
+        (
+            "verify: where copies hold all records together, a read has the last word",
+            "losses += _read_once(source, policy)",
+            "pass",
+        ),
+    ),
+    *_of(
         "reading/lost_offsets.py",
         _MISPLACED,
         (

@@ -1,7 +1,8 @@
 """Several copies of a partition → what they hold together.
 
 A read of several copies takes each offset from a copy that holds it (`partition/chain.py`, `reading/mending.py`). So
-damage of one copy loses records only if no other copy holds them. Every copy is read once more if one has a loss.
+damage of one copy loses records only if no other copy holds them. Every copy is read once more if one has a loss. If
+they hold all records together, the partition is read as a query reads it: what that ends with is the last word.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import FileChangedError, PathError, StorageError
+from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError, StorageError
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.segment_check import CHANGED
 from kafka_segment_source.inspection.verify import Verified
 from kafka_segment_source.logdir.segments import ListedLog, PartitionLog
+from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.partition.chain import list_paths
 from kafka_segment_source.partition.logs import available_copies, examined_logs
 from kafka_segment_source.partition.missing import all_evidence
@@ -73,11 +75,27 @@ def _find_losses(
     losses = [
         _Loss(evidence.offsets, evidence.lost(where)) for evidence in all_evidence(log, log.end) if evidence.is_hard
     ]
-    if any(finding.is_loss for copy in copies for finding in copy.findings):
+    has_losses = any(finding.is_loss for copy in copies for finding in copy.findings)
+    if has_losses:
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
     holes = [hole for hole in log.holes if all(hole.offsets.intersect(loss.offsets).is_empty for loss in losses)]
     losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in holes]
+    if has_losses and not losses:
+        losses += _read_once(source, policy)
     return losses, cuts
+
+
+def _read_once(source: Source, policy: Policy) -> list[_Loss]:
+    """Returns the error that a read of a partition ends with, as a loss. Nothing if it reads to the end."""
+    from kafka_segment_source.planning.planner import make_plan  # noqa: PLC0415  # most copies have no loss
+
+    try:
+        for _ in make_plan(ReadOptions(source, policy=policy)).to_reader(["offset"], threads=1):
+            pass
+    except (DataError, DataLossError) as error:
+        offset = error.offset if isinstance(error, DataError) else None
+        return [_Loss(OffsetRange(offset or 0, (offset or 0) + 1), str(error))]
+    return []
 
 
 def _explain_hole(log: PartitionLog, offsets: OffsetRange, why: str) -> str:

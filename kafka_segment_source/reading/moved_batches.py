@@ -81,7 +81,7 @@ def _find_of_other_segment(
     if there is not None and there.base_offset < held.end:
         return
     if any(is_in_place(own, segment, moved, other) for other in others):
-        if is_read_from(own, moved.base_offset, merge()):
+        if _is_read_from(own, moved.base_offset, merge()):
             yield held
     elif held.start < segment.span.start and _is_lost(own, segment, moved, others):
         yield held
@@ -100,7 +100,7 @@ def _is_lost(own: CopyView, segment: Segment, moved: BatchHeader, others: Sequen
     return (is_thinned or not is_spanned) and not is_elsewhere(own, segment, moved, (own, *others))
 
 
-def is_read_from(copy: CopyView, offset: int, log: PartitionLog) -> bool:
+def _is_read_from(copy: CopyView, offset: int, log: PartitionLog) -> bool:
     """Whether a read of a merged log takes an offset from a copy, in a segment without damage at its end: such a
     segment is mended when it is read."""
     segments = (segment for segment in log.segments if parent_of(segment.path) == copy.log.directory)

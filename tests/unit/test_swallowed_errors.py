@@ -39,6 +39,7 @@ JUDGED: dict[str, str] = {
     "inspection.contents:_note_copies: FileChangedError, PathError, StorageError": "`ls` lists each copy, and warns that a read of all is not possible",
     "inspection.contents:_follow_changes: PathError": "a warning: the partition was removed while it was listed",
     "inspection.contents:_try_to_summarize: FileChangedError": "the directory is listed again; raised after too many tries",
+    "inspection.copies:_read_once: DataError, DataLossError": "a problem",
     "inspection.copies:combine_copies: FileChangedError": "a note that asks to verify again",
     "inspection.copies:combine_copies: PathError, StorageError": "a problem",
     "inspection.epoch_rules:check_epochs: StorageError": "a problem",
