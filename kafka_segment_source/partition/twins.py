@@ -78,18 +78,22 @@ def find_lost_strays(
     """Yields the batches that were left out of a segment of this copy, and that are lost.
 
     One is not lost if the same batch is at the offsets that it states, in any copy, or if the history of this copy has
-    lost. Nor if another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy
-    has anything there. Behind the first lost one, batches are not looked for elsewhere any more.
+    lost. Before the last segment, any batch there makes up for it, but for one of a history that has lost: it may come
+    from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one lost if
+    another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has anything
+    there. Behind the first lost one, batches are not looked for elsewhere any more.
     """
+    counting = [other for other in others if not other.has_lost]
     is_first = True
     for batch, gap in strays:
         is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
+        own = [header for header in copy.batches_in(stated) if header.position != batch.position]
         is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in others)
-        is_held = is_held or any(
-            header.position != batch.position and (header.crc, header.size) == (batch.crc, batch.size)
-            for header in copy.batches_in(stated)
-        )
+        if segment.is_last:
+            is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)
+        else:
+            is_held = is_held or bool(own) or any(other.has_batches_in(stated) for other in counting)
         if not (is_explained or is_held or (is_first and _has_twin(copy, segment, batch, others))):
             is_first = False
             yield batch
