@@ -1139,6 +1139,11 @@ LOOSENED = [
             "is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in others)",
             "is_held = any(other.has_batches_in(stated) for other in others)",
         ),
+        (
+            "twins: records of a history that has lost make up for none",
+            "counting = [other for other in others if not other.has_lost]",
+            "counting = others",
+        ),
     ),
     *_of(
         "partition/twins.py",
