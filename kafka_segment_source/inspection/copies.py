@@ -35,9 +35,12 @@ _UNDECIDED = "a query of all these paths ends with this error"
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """Offsets that no copy holds, and why."""
+    """Offsets that no copy holds, and why.
 
-    offsets: OffsetRange
+    offsets: None where the error of a read does not say them.
+    """
+
+    offsets: OffsetRange | None
     what: str
 
 
@@ -59,7 +62,10 @@ def combine_copies(
         return list(copies), [Finding(False, directory, str(error), CHANGED)]
     except (PathError, StorageError) as error:
         return list(copies), [Finding(True, directory, str(error), _UNDECIDED)]
-    together = [Finding(True, directory, loss.what, _LOST, None, loss.offsets.start) for loss in losses]
+    together = [
+        Finding(True, directory, loss.what, _LOST, None, None if loss.offsets is None else loss.offsets.start)
+        for loss in losses
+    ]
     together += [Finding(False, directory, cut, _CUT) for cut in cuts]
     return [_note_held_losses(copy, losses) for copy in copies], together
 
@@ -78,11 +84,15 @@ def _find_losses(
     has_losses = any(finding.is_loss for copy in copies for finding in copy.findings)
     if has_losses:
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
-    holes = [hole for hole in log.holes if all(hole.offsets.intersect(loss.offsets).is_empty for loss in losses)]
+    holes = [hole for hole in log.holes if not any(_overlap(loss, hole.offsets) for loss in losses)]
     losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in holes]
     if has_losses and not losses:
         losses += _read_once(source, policy)
     return losses, cuts
+
+
+def _overlap(loss: _Loss, offsets: OffsetRange) -> bool:
+    return loss.offsets is not None and not loss.offsets.intersect(offsets).is_empty
 
 
 def _read_once(source: Source, policy: Policy) -> list[_Loss]:
@@ -94,7 +104,7 @@ def _read_once(source: Source, policy: Policy) -> list[_Loss]:
             pass
     except (DataError, DataLossError) as error:
         offset = error.offset if isinstance(error, DataError) else None
-        return [_Loss(OffsetRange(offset or 0, (offset or 0) + 1), str(error))]
+        return [_Loss(None if offset is None else OffsetRange(offset, offset + 1), str(error))]
     return []
 
 
@@ -108,7 +118,7 @@ def _note_held_losses(copy: Verified, losses: Sequence[_Loss]) -> Verified:
     def is_held(finding: Finding) -> bool:
         if finding.offset is None:
             return not losses
-        return not any(loss.offsets.start <= finding.offset < loss.offsets.end for loss in losses)
+        return not any(_overlap(loss, OffsetRange(finding.offset, finding.offset + 1)) for loss in losses)
 
     findings = [
         replace(finding, problem=False, meaning=_HELD) if finding.is_loss and is_held(finding) else finding

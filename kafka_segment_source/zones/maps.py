@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 5  # most partitions that one warning names
 MOST_KEYS = 256
-"""The most keys that filters are asked for. With an error of 0.4 % for each key, two of three zones would be read."""
+"""The most keys that filters are asked for. With an error of 0.6 % for each key, four of five zones would be read."""
 
 
 def update_command(source: Source, zone_maps: str | None, keys: bool = False) -> str:

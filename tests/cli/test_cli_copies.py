@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataLossError, KafkaSegmentError, StorageError
+from kafka_segment_source.inspection import copies as combined
+from kafka_segment_source.keywords import option_texts
+from kafka_segment_source.options import parse_options
 from kafka_segment_source.storage import store
 from tests.cli.runner import LOGS, answer, copy_of, run
 from tests.support.layouts import write_copies
@@ -176,3 +180,13 @@ def test_a_gap_before_a_last_segment_without_a_batch_is_a_problem(tmp_path: Path
     assert 20 in [each.offset for each in kafkaseg.verify([one, other]).problems]
     with pytest.raises(DataLossError, match="20 to 29"):
         scanned([one, other])
+
+
+def test_a_read_that_ends_with_a_loss_has_no_offset_of_its_own(tmp_path: Path) -> None:
+    """Its error names offsets in words alone, so no offset stands in the finding. Damage states one."""
+    gone, hurt = write_copies(tmp_path, {0: "[0-4 e0]", 10: "[10-12 e0]"}, {0: "[0-4 e0] [5-9 e0 !] [10-12 e0]"})
+    options = [parse_options(option_texts(path, {}))[0] for path in (gone, hurt)]
+    losses = [combined._read_once(each.source, each.policy) for each in options]
+
+    assert [loss.offsets for [loss] in losses] == [None, OffsetRange(5, 6)]
+    assert "5 to 9" in losses[0][0].what

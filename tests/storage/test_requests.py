@@ -56,9 +56,9 @@ class WaveServer(ObjectServer):
 
 
 class MeetingServer(ObjectServer):
-    """Answers a request for a file of a segment only when `wanted` of them are under way, or after a long while.
+    """Answers a request for a file of a segment only when `wanted` of them are under way, or after `patience`.
 
-    met: so many were under way at a time. A slow machine makes a test slow, and fails none.
+    met: so many were under way at a time. So a request may come late, on a slow machine.
     """
 
     wanted = 3
