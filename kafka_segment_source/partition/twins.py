@@ -94,7 +94,7 @@ def find_lost_strays(
             is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)
         else:
             is_held = is_held or bool(own) or any(other.has_batches_in(stated) for other in counting)
-        if not (is_explained or is_held or (is_first and _has_twin(copy, segment, batch, others))):
+        if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
             yield batch
 
@@ -116,12 +116,13 @@ def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterat
 
 def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) -> list[OffsetRange]:
     """Returns the offsets of whole batches that lie in another segment of this copy than they belong to, and that
-    another copy has at their place: this copy holds nothing there, and its gap is no work of compaction."""
+    another copy has at their place, or what compaction left of them: this copy holds nothing there, and its gap is no
+    work of compaction."""
     return [
         OffsetRange(batch.base_offset, batch.last_offset + 1)
         for segment in copy.segments_around(near)
         for batch, _ in copy.strays_of(segment)
-        if not copy.has_at_its_place(batch) and any(other.has_at_its_place(batch) for other in others)
+        if not copy.has_at_its_place(batch) and any(is_in_place(copy, segment, batch, other) for other in others)
     ]
 
 
@@ -146,12 +147,17 @@ def is_in_place(copy: CopyView, segment: Segment, batch: BatchHeader, other: Cop
 def is_elsewhere(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
     """Whether some of other copies has a batch of a segment of this copy: at its place, or at another one from the
     base offset of that segment on."""
-    return any(other.has_at_its_place(batch) for other in others) or _has_twin(copy, segment, batch, others)
+    is_there = any(other.has_at_its_place(batch) for other in others)
+    return is_there or any(find_twins(copy, segment, batch, others))
 
 
-def _has_twin(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
+def find_twins(
+    copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]
+) -> Iterator[BatchHeader]:
+    """Yields the same batch as each of other copies has it, at any offset from the base offset of a segment on."""
     wanted = OffsetRange(segment.base_offset)
-    return any(_find_twin(copy, segment, batch, other, wanted) is not None for other in others)
+    twins = (_find_twin(copy, segment, batch, other, wanted) for other in others)
+    return (twin for twin in twins if twin is not None)
 
 
 def _find_twin(

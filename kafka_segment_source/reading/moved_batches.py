@@ -15,7 +15,7 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.twins import find_lost_strays, is_elsewhere, is_in_place, join_batches
+from kafka_segment_source.partition.twins import find_lost_strays, find_twins, is_elsewhere, is_in_place, join_batches
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.trust import Trust
 
@@ -45,11 +45,15 @@ def find_lost_batches(
             any(is_in_place(own, segment, moved, other) for other in others) or _is_lost(own, segment, moved, others)
         ):
             yield from passed
+    if moved is not None:
+        for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
+            yield from _find_passed(split, known, own, twin)
     elif damaged is not None:
         # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
         passed = _find_passed(split, known, own, damaged)
         yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))
-    own.end_of(segment)  # reads it, if its end is damaged
+    if not segment.is_last:
+        own.survey(segment)
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
     if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
         yield from _find_of_other_segment(own, segment, moved, others, merge)

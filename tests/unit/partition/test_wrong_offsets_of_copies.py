@@ -11,9 +11,10 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from kafka_segment_source.streams import log_ends
 from tests.support import writer
-from tests.support.layouts import write_copies
+from tests.support.layouts import encode_batches, write_copies
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
 
@@ -202,6 +203,37 @@ def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path) -> None:
     with pytest.raises(CorruptRecordError, match="batch out of order"):
         read(paths, maxRecordsPerPartition=3)
     assert offsets(paths, maxRecordsPerPartition=3, mode="DROPMALFORMED") == [*range(8), *range(10, 18)]
+
+
+def test_a_batch_that_moved_and_states_another_offset(tmp_path: Path) -> None:
+    """The other copy shows which offsets the read has passed: neither the batch's place nor its offset does."""
+    sound = {0: "[0-7 e0]", 8: "[8-9 e0] [10-11 e0] [12-13 e0]", 14: "[14-16 e0]"}
+    moved = sound | {8: "[8-9 e0] [12-13 e0] [10-11 e0 @524298]"}
+    paths = write_copies(tmp_path, moved, sound)
+    with pytest.raises(CorruptRecordError, match="batch out of order"):
+        read(paths)
+    assert offsets(paths, mode="DROPMALFORMED") == [*range(10), *range(12, 17)]
+
+
+@TURNS
+def test_an_index_leads_a_plan_past_the_first_batch_of_the_next_file(turn: int, tmp_path: Path) -> None:
+    """The read meets it. The gap that it left is no work of compaction. The other copy begins later."""
+    paths = write_copies(tmp_path, {0: "[4 e0] [0-1 e0] [2 e0] [3 e0]", 4: "[5-8 e0] [9 e0]"}, {5: "[5-8 e0]"})
+    log = tmp_path / "copy0/t-0" / writer.segment_name(0)
+    place = log.stat().st_size - len(encode_batches("[2 e0] [3 e0]"))
+    log.with_suffix(".index").write_bytes(writer.offset_index([(2, place)], 0))
+    with pytest.raises(CorruptRecordError):
+        read(paths[::turn])
+
+
+@TURNS
+def test_a_batch_in_the_last_file_that_the_other_copy_has_thinned(turn: int, tmp_path: Path) -> None:
+    """The gap that it left is no work of compaction. So the other copy gives what it has there."""
+    moved = {0: "[0-3 e0] [8-9 e0]", 10: "[10 e0] [4-7 e0]"}
+    thinned = {4: "[4-7 e0 (5,6,7)]", 8: "[8-9 e0]", 10: "[10 e0]"}
+    paths = write_copies(tmp_path, moved, thinned)[::turn]
+    (tmp_path / "copy1" / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 9\n")
+    assert offsets(paths) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize("turns", list(permutations(range(3))))
