@@ -236,6 +236,15 @@ def test_a_batch_in_the_last_file_that_the_other_copy_has_thinned(turn: int, tmp
     assert offsets(paths) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
 
 
+@pytest.mark.parametrize("lenient", [{}, {"mode": "DROPMALFORMED", "failOnDataLoss": False}])
+def test_rows_before_the_place_where_a_file_failed_again(lenient: dict[str, Any], tmp_path: Path) -> None:
+    """The search finds the file sound from its first row on. The read of that row meets a batch at a wrong place."""
+    behind = {8: "[8-9 e0]", 10: "[10-12 e0]"}
+    moved = {0: "[6 e0] [2 e0] [3-5 e0] [0-1 e0] [7 e0]"} | behind
+    paths = write_copies(tmp_path, moved, {0: "[2 e0] [3-5 e0 (4,5)] [7 e0]"} | behind)
+    assert offsets(paths, startingOffsets={"t": {"0": 5}}, **lenient) == [5, 7, 8, 9, 10, 11, 12]
+
+
 @pytest.mark.parametrize("turns", list(permutations(range(3))))
 def test_damage_behind_a_batch_whose_offset_is_too_high(turns: tuple[int, ...], tmp_path: Path) -> None:
     """A doubled batch states the last offset of the damaged one that follows it. Two other copies are whole."""
