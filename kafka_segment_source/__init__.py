@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.planning.plan import ReadPlan
     from kafka_segment_source.queries import plan, scan
     from kafka_segment_source.rebuilding.rebuild import rebuild
-    from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition
+    from kafka_segment_source.rebuilding.rebuild_report import LeftOut, RebuildReport, RebuiltPartition
     from kafka_segment_source.searching.every_copy import KeyPlace, KeyPlaces, every_copy
     from kafka_segment_source.searching.search import search
     from kafka_segment_source.spark.datasource import KafkaSegmentDataSource, read, read_stream, register
@@ -167,7 +167,7 @@ _HOMES = {
     "planning.offset_search": ("FoundBatch", "OffsetEntry", "SearchStep", "TimeEntry"),
     "queries": ("plan", "scan"),
     "rebuilding.rebuild": ("rebuild",),
-    "rebuilding.report": ("LeftOut", "RebuildReport", "RebuiltPartition"),
+    "rebuilding.rebuild_report": ("LeftOut", "RebuildReport", "RebuiltPartition"),
     "searching.every_copy": ("KeyPlace", "KeyPlaces", "every_copy"),
     "searching.search": ("search",),
     "spark.datasource": ("KafkaSegmentDataSource", "read", "read_stream", "register"),

@@ -251,7 +251,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "searching/rows.py",
+        "searching/match_rows.py",
         "tests/property/test_search.py",
         ("search: a place that is not asked for does not count", "            if is_wanted:", "            if True:"),
         ("search: a header has the name that is asked for", "if self._wanted.headers is not None:", "if False:"),
@@ -657,7 +657,7 @@ LOOSENED = [
         ("keys: what is damage beside a key is damage", "if damage is not None:", "if False:"),
     ),
     *_of(
-        "values/rows.py",
+        "values/typed_rows.py",
         "tests/unit/test_key_option.py",
         ("keys: a control record has no typed key", "data_only=content.include_control", "data_only=False"),
     ),

@@ -11,7 +11,7 @@ import click
 import pyarrow as pa
 
 from kafka_segment_source.cli.parquet import check_output, write_parquet
-from kafka_segment_source.cli.records import (
+from kafka_segment_source.cli.record_lines import (
     CONTROL_TYPE,
     Encoder,
     Encoding,

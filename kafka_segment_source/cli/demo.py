@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import kafka_segment_source
-from kafka_segment_source.cli.records import Encoder, Encoding, text_fields, text_lines
+from kafka_segment_source.cli.record_lines import Encoder, Encoding, text_fields, text_lines
 from kafka_segment_source.cli.shared import json_flag, print_json, show, width
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.times import format_millis

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len
 
-from kafka_segment_source.cli.records import escape
+from kafka_segment_source.cli.record_lines import escape
 
 _MORE = "…"
 _BEFORE = 3  # the part of the room that is before a match: a third

@@ -26,7 +26,7 @@ from kafka_segment_source.cli.shared import (
 )
 from kafka_segment_source.exporting.export import TARGET_BYTES, export
 from kafka_segment_source.exporting.export_run import TableReport
-from kafka_segment_source.exporting.tables import FORMATS
+from kafka_segment_source.exporting.target_tables import FORMATS
 from kafka_segment_source.option_values import RECORDS
 
 _NOT_HERE = ("until", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "isolationLevel", "endAt")

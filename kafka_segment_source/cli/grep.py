@@ -15,7 +15,7 @@ import pyarrow as pa
 from rich.filesize import decimal
 
 from kafka_segment_source.cli.excerpts import cut_excerpt
-from kafka_segment_source.cli.records import Encoder, Encoding, escape, json_lines, write_lines
+from kafka_segment_source.cli.record_lines import Encoder, Encoding, escape, json_lines, write_lines
 from kafka_segment_source.cli.shared import (
     Fault,
     count,

@@ -23,7 +23,7 @@ from kafka_segment_source.cli.shared import (
 from kafka_segment_source.keywords import RebuildOptions, option_names
 from kafka_segment_source.rebuilding.journal import REPORT
 from kafka_segment_source.rebuilding.rebuild import rebuild
-from kafka_segment_source.rebuilding.report import RebuildReport
+from kafka_segment_source.rebuilding.rebuild_report import RebuildReport
 
 _SHOWN = 50  # of what is left out; rebuild.json has all of it
 

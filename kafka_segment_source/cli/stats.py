@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from kafka_segment_source.cli.records import escape
+from kafka_segment_source.cli.record_lines import escape
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     follow,

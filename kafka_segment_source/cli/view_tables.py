@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_segment_source.cli.parquet import check_output, write_parquet
-from kafka_segment_source.cli.records import escape
+from kafka_segment_source.cli.record_lines import escape
 from kafka_segment_source.cli.shared import (
     DAMAGED,
     F,

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from kafka_segment_source.errors import UnsupportedError
 from kafka_segment_source.exporting.data_files import DataFile, Part, is_ours
-from kafka_segment_source.exporting.tables import State, check_columns, describe_columns, name_parts, parse_state
 from kafka_segment_source.exporting.target_errors import TargetError, explain_race, foreign_errors
+from kafka_segment_source.exporting.target_tables import State, check_columns, describe_columns, name_parts, parse_state
 from kafka_segment_source.storage.folders import Folder, first_line
 
 if TYPE_CHECKING:

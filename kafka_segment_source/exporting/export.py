@@ -12,7 +12,7 @@ from typing import Unpack
 from kafka_segment_source.errors import KafkaSegmentError, OptionError
 from kafka_segment_source.exporting.data_files import parse_by
 from kafka_segment_source.exporting.export_run import TOPIC, ExportRun, TableReport, Targets
-from kafka_segment_source.exporting.tables import FORMATS
+from kafka_segment_source.exporting.target_tables import FORMATS
 from kafka_segment_source.keywords import PathsLike, ReadingOptions, check_threads, option_texts
 from kafka_segment_source.option_table import OPTIONS, PACE
 from kafka_segment_source.option_values import PERMISSIVE, Context, TopicSelection, parse_positive_bytes

@@ -23,7 +23,7 @@ from kafka_segment_source.exporting.delta_table import DeltaExport
 from kafka_segment_source.exporting.iceberg_table import IcebergExport
 from kafka_segment_source.exporting.parquet_table import ParquetTable
 from kafka_segment_source.exporting.rejected import REJECTED_COLUMNS, RejectedRows
-from kafka_segment_source.exporting.tables import ExportTable, State
+from kafka_segment_source.exporting.target_tables import ExportTable, State
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.plan import ReadPlan, read_rows

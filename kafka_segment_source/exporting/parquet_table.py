@@ -20,8 +20,8 @@ from typing import IO, Any
 import pyarrow as pa
 
 from kafka_segment_source.exporting.data_files import DataFile, Part, is_ours
-from kafka_segment_source.exporting.tables import State, check_columns, describe_columns, name_parts, parse_state
 from kafka_segment_source.exporting.target_errors import TargetError, explain_race
+from kafka_segment_source.exporting.target_tables import State, check_columns, describe_columns, name_parts, parse_state
 from kafka_segment_source.storage.folders import Folder
 
 _MANIFESTS = "_kafkaseg"

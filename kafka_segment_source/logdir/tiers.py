@@ -25,7 +25,6 @@ from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.files import InputFile, list_directory
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Entry, Kind, Storage
-from kafka_segment_source.storage.tiered.files import make_manifest_error
 from kafka_segment_source.storage.tiered.manifest import MOST_MANIFEST, ManifestError, parse_manifest
 from kafka_segment_source.storage.tiered.names import (
     TierHome,
@@ -37,6 +36,7 @@ from kafka_segment_source.storage.tiered.names import (
     shown_directory,
 )
 from kafka_segment_source.storage.tiered.segments import MANIFEST, check_manifest
+from kafka_segment_source.storage.tiered.tier_files import make_manifest_error
 
 _DEEPEST = 4
 _MOST_SEARCHED = 2_000  # directories that are searched for a tier

@@ -10,8 +10,8 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.option_values import TopicPartition
-from kafka_segment_source.rebuilding.files import replace_file
-from kafka_segment_source.rebuilding.report import RebuiltPartition
+from kafka_segment_source.rebuilding.rebuild_report import RebuiltPartition
+from kafka_segment_source.rebuilding.target_files import replace_file
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.paths import join_path
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.rebuilding.files import (
+from kafka_segment_source.rebuilding.target_files import (
     list_names,
     make_directory,
     read_whole,

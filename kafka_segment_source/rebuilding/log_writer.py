@@ -25,10 +25,10 @@ from kafka_segment_source.kafka_format import LARGEST_LOG
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.rebuilding import epochs
-from kafka_segment_source.rebuilding.files import NewFile, remove_unfinished, replace_file
 from kafka_segment_source.rebuilding.indexes import IndexEntries
 from kafka_segment_source.rebuilding.pieces import Batches
 from kafka_segment_source.rebuilding.producer_table import ProducerTable
+from kafka_segment_source.rebuilding.target_files import NewFile, remove_unfinished, replace_file
 from kafka_segment_source.rebuilding.unended import Unended, is_ended
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.transactions.markers import Marker

@@ -22,8 +22,8 @@ from kafka_segment_source.option_values import BATCHES, Context, TopicSelection,
 from kafka_segment_source.options import ReadOptions, parse_options
 from kafka_segment_source.partition.logs import shown_logs
 from kafka_segment_source.rebuilding.journal import Journal
+from kafka_segment_source.rebuilding.rebuild_report import RebuildReport
 from kafka_segment_source.rebuilding.rebuild_run import RebuildRun
-from kafka_segment_source.rebuilding.report import RebuildReport
 from kafka_segment_source.reporting import OnProgress, Warnings, ignore_progress
 from kafka_segment_source.request import Content
 from kafka_segment_source.source import Source

@@ -29,11 +29,11 @@ from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
 from kafka_segment_source.rebuilding import epochs
 from kafka_segment_source.rebuilding.broker_checkpoints import write_checkpoints
-from kafka_segment_source.rebuilding.files import count_free_bytes, make_directory, remove_tree, replace_file
 from kafka_segment_source.rebuilding.journal import Journal
 from kafka_segment_source.rebuilding.log_writer import LogWriter
 from kafka_segment_source.rebuilding.pieces import Notes, read_batches
-from kafka_segment_source.rebuilding.report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
+from kafka_segment_source.rebuilding.rebuild_report import LeftOut, RebuildReport, RebuiltPartition, parse_left_out
+from kafka_segment_source.rebuilding.target_files import count_free_bytes, make_directory, remove_tree, replace_file
 from kafka_segment_source.rebuilding.unended import Unended, find_unended
 from kafka_segment_source.reporting import Advance, OnProgress, Warnings, add_up, log_warnings
 from kafka_segment_source.storage.files import InputFile, exists

@@ -18,7 +18,7 @@ from kafka_segment_source.decoding.header_table import is_transactional_data
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.rebuilding.report import LeftOut
+from kafka_segment_source.rebuilding.rebuild_report import LeftOut
 from kafka_segment_source.source import Source
 from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.transaction_table import UNKNOWN

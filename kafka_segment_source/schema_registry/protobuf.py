@@ -12,9 +12,9 @@ from typing import Any
 
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.reporting import name_some
-from kafka_segment_source.schema_registry import messages
-from kafka_segment_source.schema_registry.messages import DEFAULT_CONTEXT, Schema, SubjectVersion
+from kafka_segment_source.schema_registry import registry_messages
 from kafka_segment_source.schema_registry.registry import Registry, name_place
+from kafka_segment_source.schema_registry.registry_messages import DEFAULT_CONTEXT, Schema, SubjectVersion
 from kafka_segment_source.schema_registry.sources import read_text
 from kafka_segment_source.storage.paths import join_path, name_of, parent_of
 from kafka_segment_source.storage.store import Storage
@@ -130,7 +130,7 @@ def _load_registered(schema: Schema, registry: Registry) -> ProtobufFile:
 def _make_writer(schema: Schema, registry: Registry, name: str, reader: Any) -> ProtobufWriter:
     whys: dict[tuple[int, ...], str] = {}
     why = ""
-    if schema.kind != messages.PROTOBUF:
+    if schema.kind != registry_messages.PROTOBUF:
         why = f"it is a schema of {schema.kind}"
     elif schema.encrypts_values:
         why = ENCRYPTED

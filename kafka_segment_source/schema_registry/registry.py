@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_segment_source.errors import OptionError
 from kafka_segment_source.reporting import Warnings, name_some
-from kafka_segment_source.schema_registry.messages import Schema, SubjectVersion, split_subject
+from kafka_segment_source.schema_registry.registry_messages import Schema, SubjectVersion, split_subject
 from kafka_segment_source.schema_registry.replay import Registered
 
 _MOST_REFERENCES = 1000  # of one schema, and of those that it uses

@@ -13,7 +13,7 @@ from functools import partial
 
 from kafka_segment_source.internal_topics.log_records import LogRecord
 from kafka_segment_source.internal_topics.oddities import Oddities
-from kafka_segment_source.schema_registry.messages import (
+from kafka_segment_source.schema_registry.registry_messages import (
     Key,
     Schema,
     SubjectVersion,

@@ -17,10 +17,10 @@ from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.request import Formats
 from kafka_segment_source.schema import RECORD_COLUMNS
-from kafka_segment_source.schema_registry import messages
-from kafka_segment_source.schema_registry.messages import Schema, split_subject
+from kafka_segment_source.schema_registry import registry_messages
 from kafka_segment_source.schema_registry.registry import Registry, name_place
-from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.schema_registry.registry_messages import Schema, split_subject
+from kafka_segment_source.schema_registry.schema_rows import TOPIC
 from kafka_segment_source.schema_registry.sources import read_given, read_text, read_topic
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import look_at
@@ -46,7 +46,7 @@ from kafka_segment_source.values.string_meaning import StringMeaning
 from kafka_segment_source.values.typed import Meaning, TypedColumns
 
 _LATEST = "latest"
-_OF_KINDS = {messages.AVRO: AVRO, messages.JSON_SCHEMA: JSON, messages.PROTOBUF: PROTOBUF}
+_OF_KINDS = {registry_messages.AVRO: AVRO, registry_messages.JSON_SCHEMA: JSON, registry_messages.PROTOBUF: PROTOBUF}
 _VERSION = re.compile(r"[0-9]{1,9}")
 _MESSAGE = re.compile(r"(.+)#([A-Za-z_][\w.]*)", re.ASCII)
 _OTHER = "it is a schema of another name"
@@ -315,7 +315,7 @@ def _make_writers(registry: Registry, context: str, reader: Type, registered: Sc
     made = []
     for schema in registry.of_context(context):
         kind, why = None, ""
-        if schema.kind != messages.AVRO:
+        if schema.kind != registry_messages.AVRO:
             why = f"it is a schema of {schema.kind}"
         elif schema.encrypts_values:
             why = ENCRYPTED

@@ -17,7 +17,8 @@ from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.option_values import TopicSelection
 from kafka_segment_source.partition.logs import listed_logs
 from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.schema_registry.messages import (
+from kafka_segment_source.schema_registry.registry import Registry
+from kafka_segment_source.schema_registry.registry_messages import (
     AVRO,
     DEFAULT_CONTEXT,
     PROTOBUF,
@@ -25,9 +26,8 @@ from kafka_segment_source.schema_registry.messages import (
     SubjectVersion,
     make_guid,
 )
-from kafka_segment_source.schema_registry.registry import Registry
 from kafka_segment_source.schema_registry.replay import Registered, replay
-from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.schema_registry.schema_rows import TOPIC
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import InputFile, list_directory, look_at
 from kafka_segment_source.storage.paths import join_path, name_of

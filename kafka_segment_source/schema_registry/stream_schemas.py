@@ -11,7 +11,7 @@ from kafka_segment_source.reporting import Warnings, log_warnings, logger
 from kafka_segment_source.request import Formats
 from kafka_segment_source.schema_registry.registry import name_place
 from kafka_segment_source.schema_registry.resolving import Known, find_choice, make_typed_columns
-from kafka_segment_source.schema_registry.rows import TOPIC
+from kafka_segment_source.schema_registry.schema_rows import TOPIC
 from kafka_segment_source.source import Source
 from kafka_segment_source.trust import Policy
 from kafka_segment_source.values.typed import TypedColumns

@@ -173,6 +173,6 @@ def table_of(wanted: Wanted, typed: TypedColumns | None) -> SplitTable:
 
 
 def _load_maker(wanted: Wanted) -> MakeRows:
-    from kafka_segment_source.searching.rows import make_rows  # noqa: PLC0415  # planning does without the kernels
+    from kafka_segment_source.searching.match_rows import make_rows  # noqa: PLC0415  # planning does without the kernels
 
     return make_rows(wanted)

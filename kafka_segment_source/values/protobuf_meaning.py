@@ -16,7 +16,7 @@ from kafka_segment_source.values.avro_columns import Wanted
 from kafka_segment_source.values.protobuf_errors import NEEDS_PROTOBUF
 
 if TYPE_CHECKING:
-    from kafka_segment_source.values.rows import ColumnDecoder
+    from kafka_segment_source.values.typed_rows import ColumnDecoder
 
 
 class ProtobufWriter(NamedTuple):

@@ -17,7 +17,7 @@ from kafka_segment_source.values.misfits import REJECTED, Misfits
 
 if TYPE_CHECKING:
     from kafka_segment_source.values.avro_columns import Wanted
-    from kafka_segment_source.values.rows import ColumnDecoder
+    from kafka_segment_source.values.typed_rows import ColumnDecoder
 
 
 class Meaning(Protocol):
@@ -93,6 +93,6 @@ class TypedTable(SplitTable):
 
 
 def _load_maker() -> MakeRows:
-    from kafka_segment_source.values.rows import TypedRows  # noqa: PLC0415  # planning does without
+    from kafka_segment_source.values.typed_rows import TypedRows  # noqa: PLC0415  # planning does without
 
     return TypedRows

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from kafka_segment_source.cli.excerpts import cut_excerpt
-from kafka_segment_source.cli.records import escape
+from kafka_segment_source.cli.record_lines import escape
 from kafka_segment_source.times import format_millis
 from tests.cli.runner import LOGS, run
 from tests.cli.test_cli_values import FAR, ROW, SCHEMA

@@ -33,7 +33,7 @@ PRELOADED = [  # what a run would load anyway
     *("pyarrow.dataset", "kafka_segment_source.scanning", "kafka_segment_source.kernels.machine_code"),
     *("kafka_segment_source.decoding.record_rows", "kafka_segment_source.transactions.committed"),
     *("kafka_segment_source.planning.open_transactions", "kafka_segment_source.schema_registry.resolving"),
-    "kafka_segment_source.values.rows",
+    "kafka_segment_source.values.typed_rows",
 ]
 Row = tuple[int, int, bytes]  # partition, offset, value
 TWO_DIGITS = {"type": "record", "name": "t", "fields": [{"name": name, "type": "long"} for name in "ab"]}

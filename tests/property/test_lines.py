@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_segment_source.cli.records import Encoder, Encoding, json_lines, text_fields, text_lines
+from kafka_segment_source.cli.record_lines import Encoder, Encoding, json_lines, text_fields, text_lines
 
 NAMED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 PIECES = [

@@ -21,7 +21,7 @@ import pytest
 from kafka_segment_source.errors import DataError, DataLossError
 from kafka_segment_source.inspection.verification import verify
 from kafka_segment_source.rebuilding.rebuild import rebuild_parsed
-from kafka_segment_source.rebuilding.report import RebuildReport
+from kafka_segment_source.rebuilding.rebuild_report import RebuildReport
 from kafka_segment_source.reporting import Warnings
 from tests.property.test_hurt_copies import Expected
 from tests.support import naive

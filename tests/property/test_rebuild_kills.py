@@ -21,8 +21,8 @@ import pytest
 
 from kafka_segment_source import scan, verify
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.rebuilding import files
 from kafka_segment_source.rebuilding import rebuild_run as rebuild_module
+from kafka_segment_source.rebuilding import target_files
 from kafka_segment_source.rebuilding.rebuild import rebuild
 from tests.support.cases import count_cases
 from tests.support.dying_rebuild import run_rebuild
@@ -142,17 +142,17 @@ def test_a_full_disk_ends_it_in_one_sentence(tmp_path: Path, monkeypatch: pytest
     """After room was made, the same call goes on; nothing else may be in the target meanwhile."""
     make_logs(Random(4), tmp_path / "logs")
     before = hash_files(tmp_path / "logs")
-    write, left = files.NewFile.write, 0
+    write, left = target_files.NewFile.write, 0
 
-    def fail_later(file: files.NewFile, data: Any) -> None:
+    def fail_later(file: target_files.NewFile, data: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0:
-            with files.written(file.path):
+            with target_files.written(file.path):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write(file, data)
 
-    monkeypatch.setattr(files.NewFile, "write", fail_later)
+    monkeypatch.setattr(target_files.NewFile, "write", fail_later)
     with pytest.raises(StorageError, match=r"cannot be written: No space left on device$"):
         rebuild(tmp_path / "logs", tmp_path / "new")
     assert os.listdir(tmp_path / "new") == [".rebuild"]

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from kafka_segment_source.rebuilding import files
+from kafka_segment_source.rebuilding import target_files
 from kafka_segment_source.rebuilding.rebuild import rebuild
 
 
@@ -35,10 +35,10 @@ def run_rebuild(path: str, to: str, options: dict[str, Any], step: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    files.write_atomically = deadly(files.write_atomically)  # type: ignore[attr-defined]
-    files.NewFile.write = deadly(files.NewFile.write)  # type: ignore[method-assign]
-    files.NewFile.close = deadly(files.NewFile.close)  # type: ignore[method-assign]
-    files.os.replace = deadly(os.replace)  # type: ignore[attr-defined]  # a step inside of `write_atomically`
-    files.os.rename = deadly(os.rename)  # type: ignore[attr-defined]
-    files.os.unlink = deadly(os.unlink)  # type: ignore[attr-defined]
+    target_files.write_atomically = deadly(target_files.write_atomically)  # type: ignore[attr-defined]
+    target_files.NewFile.write = deadly(target_files.NewFile.write)  # type: ignore[method-assign]
+    target_files.NewFile.close = deadly(target_files.NewFile.close)  # type: ignore[method-assign]
+    target_files.os.replace = deadly(os.replace)  # type: ignore[attr-defined]  # a step inside of `write_atomically`
+    target_files.os.rename = deadly(os.rename)  # type: ignore[attr-defined]
+    target_files.os.unlink = deadly(os.unlink)  # type: ignore[attr-defined]
     rebuild(path, to, **options)

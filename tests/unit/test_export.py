@@ -24,7 +24,7 @@ from kafka_segment_source.errors import (
 )
 from kafka_segment_source.exporting.data_files import parse_by
 from kafka_segment_source.exporting.parquet_table import ParquetTable
-from kafka_segment_source.exporting.tables import State
+from kafka_segment_source.exporting.target_tables import State
 from kafka_segment_source.storage.folders import Folder
 from kafka_segment_source.storage.settings import Settings
 from kafka_segment_source.streams import log_ends

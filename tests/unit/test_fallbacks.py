@@ -77,7 +77,7 @@ def test_no_rebuild_without_a_lock(locks: Any, monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_rebuild_without_advice_to_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """macOS has no posix_fadvise: the same files."""
-    monkeypatch.setattr("kafka_segment_source.rebuilding.files._EARLY_BYTES", 1)
+    monkeypatch.setattr("kafka_segment_source.rebuilding.target_files._EARLY_BYTES", 1)
     for name in ("with", "without"):
         if name == "without":
             monkeypatch.delattr(os, "posix_fadvise")

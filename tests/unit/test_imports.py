@@ -209,7 +209,7 @@ OF_THE_SYSTEM = {
         "fdopen",
     },
     # of the target, which is a local directory
-    "rebuilding.files": {
+    "rebuilding.target_files": {
         "makedirs",
         "rename",
         "unlink",
@@ -282,7 +282,7 @@ def test_a_read_of_one_local_log_loads_only_what_it_needs() -> None:
         *("storage.object_store", "storage.object_client", "storage.tiered.storage", "storage.tiered.manifest"),
         *("logdir.tiers", "partition.chain", "partition.survey", "reading.mending", "transactions.committed"),
         *("zones.zone_table", "streams.stream", "views.view"),
-        *("values.typed", "values.rows", "kernels.avro", "schema_registry.resolving", "schema_registry.registry"),
+        *("values.typed", "values.typed_rows", "kernels.avro", "schema_registry.resolving", "schema_registry.registry"),
     }
     assert unneeded <= modules().keys()
     assert loaded & {f"kafka_segment_source.{name}" for name in unneeded} == set()

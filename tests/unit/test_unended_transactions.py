@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_segment_source import rebuild, scan, verify
-from kafka_segment_source.rebuilding.report import RebuiltPartition
+from kafka_segment_source.rebuilding.rebuild_report import RebuiltPartition
 from tests.support import writer
 from tests.support.writer import Marker, Rec
 

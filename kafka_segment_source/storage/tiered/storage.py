@@ -35,14 +35,6 @@ from kafka_segment_source.storage.store import (
 )
 from kafka_segment_source.storage.tiered.chunks import ChunkedFile
 from kafka_segment_source.storage.tiered.encryption import NO_KEYS, TierKeys, find_cipher
-from kafka_segment_source.storage.tiered.files import (
-    BrokenFile,
-    DamagedPartError,
-    DataFile,
-    PartFile,
-    RenamedFile,
-    decrypt_part,
-)
 from kafka_segment_source.storage.tiered.identity import Identity, read_identity
 from kafka_segment_source.storage.tiered.manifest import Manifest, ManifestError
 from kafka_segment_source.storage.tiered.names import (
@@ -64,6 +56,14 @@ from kafka_segment_source.storage.tiered.segments import (
     make_topic_error,
     read_manifest,
     show_size,
+)
+from kafka_segment_source.storage.tiered.tier_files import (
+    BrokenFile,
+    DamagedPartError,
+    DataFile,
+    PartFile,
+    RenamedFile,
+    decrypt_part,
 )
 
 _MOST_MANIFESTS = 20_000  # that are remembered; one takes about 2 KB

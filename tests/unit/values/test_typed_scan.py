@@ -17,7 +17,7 @@ import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import MisfitError, OptionError, PathError, SchemaError
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.reporting import Warnings
-from kafka_segment_source.schema_registry.messages import make_guid
+from kafka_segment_source.schema_registry.registry_messages import make_guid
 from kafka_segment_source.schema_registry.typing import type_columns
 from kafka_segment_source.values.avro_fingerprint import fingerprint
 from kafka_segment_source.values.avro_schema import parse_schema

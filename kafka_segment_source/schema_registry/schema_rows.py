@@ -16,7 +16,13 @@ from kafka_segment_source.internal_topics.oddities import Oddities
 from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.schema import TIMESTAMP_TYPE, Column
-from kafka_segment_source.schema_registry.messages import Key, Schema, decode_deletion, decode_schema, is_tombstone
+from kafka_segment_source.schema_registry.registry_messages import (
+    Key,
+    Schema,
+    decode_deletion,
+    decode_schema,
+    is_tombstone,
+)
 from kafka_segment_source.schema_registry.replay import decode_records, replay
 
 TOPIC = "_schemas"
