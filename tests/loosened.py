@@ -1298,6 +1298,15 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "planning/cuts.py",
+        "tests/property/test_hurt_copies.py::test_cases_that_failed_once",
+        (
+            "cuts: no piece begins at the first batch of a file behind a gap and before damage",
+            "return False  # only the name of the file is before it",
+            "pass",
+        ),
+    ),
+    *_of(
         "reading/mending.py",
         _WRONG_OFFSETS,
         (

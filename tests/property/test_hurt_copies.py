@@ -32,6 +32,7 @@ PARTS = 10
 FAILED_ONCE = [
     686,  # a last batch with a wrong offset, in a directory that is read under two names
     16682,  # rows before the first damage of a segment with damage at its end, and a compacted copy beside it
+    5001233,  # a cut at the first batch of a file, whose offset is wrong, before a damaged one
 ]
 MAPS = "/maps"
 
@@ -98,15 +99,19 @@ class Expected:
     def _find_doubtful(copies: list[Copy]) -> set[int]:
         """Offsets of rows that only batches between a gap and damage have: nothing proves their offsets.
 
-        A read says that no copy holds them whole (docs/damage.md, "Doubt").
+        A read says that no copy holds them whole (docs/damage.md, "Doubt"). Between damage and damage, what compaction
+        has left of a batch in another copy may be read for it.
         """
         certain: set[int] = set()
         doubtful: set[int] = set()
+        thinned = {batch.base for copy in copies if copy.is_compacted for batch in copy.held()}
         for file in (file for copy in copies for file in copy.files):
             end = file.base
             for at, held in enumerate(file.batches):
                 is_before_damage = any(not following.whole for following in file.batches[at + 1 : at + 2])
-                is_doubtful = held.batch.base > end and is_before_damage
+                is_behind_damage = any(not before.whole for before in file.batches[max(at - 1, 0) : at])
+                is_behind_gap = held.batch.base > end or (is_behind_damage and held.batch.base in thinned)
+                is_doubtful = is_behind_gap and is_before_damage
                 if held.whole:
                     (doubtful if is_doubtful else certain).update(row[0] for row in held.batch.rows)
                 end = held.batch.after
