@@ -1278,6 +1278,11 @@ LOOSENED = [
             "any(is_in_place(copy, segment, batch, other) for other in others)\n    ]",
             "any(other.has_at_its_place(batch) for other in others)\n    ]",
         ),
+        (
+            "twins: the names of its segment say nothing of a moved batch",
+            "unnamed = segment._replace(base_offset=batch.base_offset, next_base_offset=None)",
+            "unnamed = segment",
+        ),
     ),
     *_of(
         "planning/time_lookup.py",

@@ -179,8 +179,8 @@ def _is_twin(copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyVi
     if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
         return False
     # decoding a batch proves its offset by the names of its segment, and that is what is in doubt
-    unbounded = segment._replace(base_offset=min(segment.base_offset, batch.base_offset), next_base_offset=None)
-    rows, others = copy.rows_in(batch, unbounded), other.rows(header)
+    unnamed = segment._replace(base_offset=batch.base_offset, next_base_offset=None)
+    rows, others = copy.rows_in(batch, unnamed), other.rows(header)
     if not rows or not others:
         return False
     risen = batch.base_offset - header.base_offset

@@ -227,6 +227,19 @@ def test_an_index_leads_a_plan_past_the_first_batch_of_the_next_file(turn: int, 
 
 
 @TURNS
+def test_a_batch_at_the_front_of_another_file_that_the_other_copy_has_thinned(turn: int, tmp_path: Path) -> None:
+    """The plan does not see it. The read meets it at byte 0, where only its name says what is expected."""
+    moved = {0: "[8-11 e0] [0-1 e0]", 2: "[2-7 e0] [12 e0]"}
+    paths = write_copies(tmp_path, moved, {8: "[8-11 e0 (8,11)]", 12: "[12 e0]"})[::turn]
+    (tmp_path / "copy1" / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 12\n")
+    log = tmp_path / "copy0/t-0" / writer.segment_name(0)
+    place = len(encode_batches("[8-11 e0]"))
+    log.with_suffix(".index").write_bytes(writer.offset_index([(1, place)], 0))
+    with pytest.raises(CorruptRecordError):
+        read(paths)
+
+
+@TURNS
 def test_a_batch_in_the_last_file_that_the_other_copy_has_thinned(turn: int, tmp_path: Path) -> None:
     """The gap that it left is no work of compaction. So the other copy gives what it has there."""
     moved = {0: "[0-3 e0] [8-9 e0]", 10: "[10 e0] [4-7 e0]"}
