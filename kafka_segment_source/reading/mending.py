@@ -98,7 +98,7 @@ def mend(
         return pieces
     known = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
     elsewhere = find_lost_batches(
-        part or split, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
+        part or split, wanted.start, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
     )
     return sorted([*(Lost(offsets, error) for offsets in elsewhere), *pieces], key=_start_of)
 

@@ -22,6 +22,7 @@ from kafka_segment_source.trust import Trust
 
 def find_lost_batches(
     split: SegmentSplit,
+    reached: int,
     known: Sequence[OffsetRange],
     copies: Sequence[CopyView],
     error: CorruptRecordError,
@@ -29,6 +30,7 @@ def find_lost_batches(
 ) -> Iterator[OffsetRange]:
     """Yields the offsets of whole batches that the read of a split passes over, where `error` was found.
 
+    reached: the offset up to which rows were read (exclusive).
     known: the offsets that the mended read has, whole or as a loss. merge: makes one log of the copies, as a plan does.
     """
     here = ((copy, segment) for copy in copies for segment in copy.log.segments if segment.path == split.path)
@@ -47,7 +49,8 @@ def find_lost_batches(
             yield from passed
     if moved is not None:
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
-            yield from _find_passed(split, known, own, twin)
+            if twin.last_offset < reached:
+                yield from _find_passed(split, known, own, twin)
     elif damaged is not None:
         # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
         passed = _find_passed(split, known, own, damaged)
