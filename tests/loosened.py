@@ -1170,7 +1170,7 @@ LOOSENED = [
     ),
     *_of(
         "partition/copy_bytes.py",
-        _MISPLACED,
+        "tests/unit/partition/test_copy_bytes.py",
         (
             "copies: whole batches of other offsets are no bytes of a segment's offsets",
             "return sum(end - place.start for end, place in zip(ends, places, strict=True))",
@@ -1179,7 +1179,7 @@ LOOSENED = [
     ),
     *_of(
         "decoding/belief.py",
-        _MISPLACED,
+        "tests/unit/decoding/test_belief.py",
         (
             "belief: the batch that ends the wanted offsets is in doubt if one below it follows",
             "return bool(base[reaching] > before[reaching] + 1 and base[at] < min(end, base[reaching]))",

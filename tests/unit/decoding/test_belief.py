@@ -1,0 +1,35 @@
+"""Whether the batch that ends the wanted offsets is believed, by the batches behind it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.decoding.belief import Belief
+from kafka_segment_source.kernels import batch_headers
+
+
+@pytest.mark.parametrize(
+    ("end", "spans", "is_in_doubt"),
+    [
+        (11, [(0, 4), (10, 12), (13, 13), (5, 9)], True),  # the batch spans the end, and begins before it
+        (10, [(0, 4), (10, 12), (13, 13), (5, 9)], True),  # it begins at the end
+        (8, [(0, 4), (10, 12), (13, 13), (5, 9)], True),
+        (8, [(0, 4), (10, 12), (13, 13), (8, 9)], False),  # what follows is not wanted
+        (11, [(0, 4), (5, 12), (13, 13), (3, 4)], False),  # there is no gap before it
+    ],
+)
+def test_a_batch_behind_the_end_of_the_wanted_offsets(
+    end: int, spans: list[tuple[int, int]], is_in_doubt: bool
+) -> None:
+    """The last batch is out of order: it states offsets below those of the batch that ends the wanted ones."""
+    headers = np.zeros((batch_headers.FIELDS, len(spans)), np.int64)
+    headers[batch_headers.BASE_OFFSET] = [first for first, _ in spans]
+    headers[batch_headers.LAST_OFFSET] = [last for _, last in spans]
+    headers[batch_headers.AFTER] = [-1, *(last for _, last in spans[:-1])]
+    split = SimpleNamespace(bounds=SimpleNamespace(offsets=OffsetRange(0, end)))
+    belief = SimpleNamespace(_split=split)
+    assert Belief.is_end_in_doubt(belief, headers, len(spans) - 1) == is_in_doubt  # type: ignore[arg-type]
