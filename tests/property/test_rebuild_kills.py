@@ -27,7 +27,9 @@ from kafka_segment_source.rebuilding.rebuild import rebuild
 from tests.support.cases import count_cases
 from tests.support.dying_rebuild import run_rebuild
 from tests.support.growing_log import GrowingPartition
+from tests.support.layouts import encode_batches, write_copies
 from tests.support.numbered import run_numbered
+from tests.support.writer import segment_name
 
 CASES = count_cases(6, 60)
 KILLS = 6  # of each case
@@ -182,13 +184,28 @@ def test_a_source_that_has_grown_is_read_again(tmp_path: Path, context: Any) -> 
     log.write(5)
     log.roll()
     log.write(5)
-    run = context.Process(target=run_rebuild, args=(str(tmp_path / "logs"), str(tmp_path / "new"), {}, 14))
+    run = context.Process(target=run_rebuild, args=(str(tmp_path / "logs"), str(tmp_path / "new"), {}, 22))
     run.start()
     run.join(60)
     assert run.exitcode == -9
+    assert has_progress(tmp_path / "new")
     log.write(7)
     rebuild(tmp_path / "logs", tmp_path / "new")
     assert read(tmp_path / "new", "read_uncommitted") == read(tmp_path / "logs", "read_uncommitted")
+
+
+def test_a_source_that_was_compacted_is_read_again(tmp_path: Path, context: Any) -> None:
+    """A segment that the dead run has kept whole has other records by now."""
+    [path] = write_copies(tmp_path, {0: "[0-4 e0]", 5: "[5-9 e0]", 10: "[10-14 e0]"})
+    logs = Path(path)
+    run = context.Process(target=run_rebuild, args=(path, str(tmp_path / "new"), {}, 22))
+    run.start()
+    run.join(60)
+    assert run.exitcode == -9
+    assert has_progress(tmp_path / "new")
+    (logs / "t-0" / segment_name(0)).write_bytes(encode_batches("[0-4 e0 (0,2)]"))
+    rebuild(logs, tmp_path / "new")
+    assert read(tmp_path / "new", "read_uncommitted") == read(logs, "read_uncommitted")
 
 
 def main(arguments: list[str]) -> int:
