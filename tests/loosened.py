@@ -2027,8 +2027,17 @@ LOOSENED = [
         _OFFSETS,
         (
             "offsets: what the plan disproves is not read again",
-            "is_cut = tail.damage is None or copy.policy.drop_malformed",
-            "is_cut = tail.damage is None",
+            "is_cut = copy.policy.drop_malformed or (tail.damage is None and not tail.hides_batches)",
+            "is_cut = tail.damage is None and not tail.hides_batches",
+        ),
+    ),
+    *_of(
+        "partition/copy_view.py",
+        "tests/property/test_replica_sets.py::test_cases_that_failed_once",
+        (
+            "offsets: damage before a last batch that is left out is the end of its copy",
+            "self._tail = replace(self._tail, position=position, damage=fault, is_torn=True)",
+            "pass",
         ),
     ),
     *_of(

@@ -304,6 +304,11 @@ class CopyView:
         assert tail.expected is not None
         self.has_misplaced_end = True
         self._tail = replace(tail, end=tail.expected, position=tail.last.position, last=None)
+        if tail.hides_batches and tail.damage is None:  # what lies before the batch is the end now
+            fault = self.survey(self.log.segments[-1]).faults[-2]
+            assert fault is not None
+            position = tail.last.position if fault.position is None else fault.position
+            self._tail = replace(self._tail, position=position, damage=fault, is_torn=True)
         self.log = log
 
     def batches_in(self, offsets: OffsetRange) -> Iterator[BatchHeader]:

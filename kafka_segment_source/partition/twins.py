@@ -39,9 +39,9 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
         header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)
         if header is None:
             continue
-        is_cut = tail.damage is None or copy.policy.drop_malformed
+        is_cut = copy.policy.drop_malformed or (tail.damage is None and not tail.hides_batches)
         log = copy.log
-        if is_cut:  # FAILFAST reads on, to the damage behind the batch
+        if is_cut:  # FAILFAST reads on, to the damage around the batch
             log = replace(log, offsets=log.offsets.intersect(OffsetRange(end=tail.expected)))
         copy.leave_last_batch(log)
         return (
