@@ -49,7 +49,7 @@ def find_lost_batches(
             yield from passed
     if moved is not None:
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
-            if twin.last_offset < reached:
+            if twin.last_offset < reached or twin.base_offset >= split.bounds.offsets.end:  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
     elif damaged is not None:
         # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
