@@ -63,23 +63,24 @@ def may_have_risen(header: BatchHeader, following: BatchHeader | None, entry: in
     return is_other or following is None or overlaps(header, following)
 
 
-def bears_out(header: BatchHeader, before: BatchHeader | None, following: BatchHeader | None, is_last: bool) -> bool:
+def bears_out(header: BatchHeader, before: int | None, following: BatchHeader | None, is_last: bool) -> bool:
     """Whether the batches around a batch agree with its offsets. A piece of a segment may then begin there.
 
     The reader of a piece does not see the batch before it. So a batch that only this neighbour contradicts, or whose
     neighbour is damaged, must not be the first one of a piece. A wrapper of magic 0 or 1 states only its last offset,
     so it agrees with what lies before it.
 
-    before, following: None where there is none, or none is proven. is_last: whether the log may end after the batch, so
-    that it has no neighbour there.
+    before: the last offset of the batch before it, or the one before the name of its file. None if that is not known.
+    following: None where there is none, or none is proven. is_last: whether the log may end after the batch, so that it
+    has no neighbour there.
     """
     if following is not None and following.base_offset <= header.last_offset:
         return False
     if before is None or header.magic < kafka_format.MAGIC_V2:
-        return before is None or header.last_offset > before.last_offset
-    if header.base_offset == before.last_offset + 1:
+        return before is None or header.last_offset > before
+    if header.base_offset == before + 1:
         return True
-    return header.base_offset > before.last_offset and (is_last or following is not None)
+    return header.base_offset > before and (is_last or following is not None)
 
 
 def follows(header: BatchHeader, before: int) -> bool:

@@ -27,7 +27,7 @@ class Tail:
     is_clean: whether only preallocated zeros follow.
     damage: the bytes that follow and may not end a log, as an error. None if there are none.
     expected: the offset after the batch before the last one; None if it is not known.
-    hides_batches: whether damage lies right before the last batch.
+    before: the damage right before the last batch. None if there is none.
     strays: whole batches that were left out, as their offsets contradict those around them. Not those that the file
         also has at their place.
     is_torn: whether bytes of the damage are no whole batch.
@@ -39,7 +39,7 @@ class Tail:
     is_clean: bool = True
     damage: DataError | None = None
     expected: int | None = None
-    hides_batches: bool = False
+    before: DataError | None = None
     strays: tuple[Stray, ...] = ()
     is_torn: bool = False
 
@@ -81,9 +81,9 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     expected = surveyed.header(count - 2).last_offset + 1 if count > 1 else None
     if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
         expected = segment.base_offset
-    hides_batches = last is not None and surveyed.faults[-2] is not None
+    before = None if last is None else surveyed.faults[-2]
     strays, is_torn = find_strays(surveyed, policy)
     damage = surveyed.faults[-1] or surveyed.find_displaced()
     if damage is None and strays:
         damage = next(place.fault for place in surveyed.left_out_places())
-    return Tail(end, position, last, is_clean, damage, expected, hides_batches, strays, is_torn)
+    return Tail(end, position, last, is_clean, damage, expected, before, strays, is_torn)

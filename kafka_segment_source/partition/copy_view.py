@@ -90,7 +90,7 @@ class CopyView:
         magic 0 or 1 does not state where it begins.
         """
         tail, last, expected = self.tail, self.tail.last, self.tail.expected
-        if last is None or expected is None or tail.hides_batches or last.magic != MAGIC_V2 or self.has_proven_end:
+        if last is None or expected is None or tail.before is not None or last.magic != MAGIC_V2 or self.has_proven_end:
             return None
         return OffsetRange(expected, last.base_offset) if last.base_offset > expected else None
 
@@ -298,17 +298,18 @@ class CopyView:
         return self._surveys.get(segment.path)
 
     def leave_last_batch(self, log: PartitionLog) -> None:
-        """Leaves out the last batch, as it states wrong offsets. log: what is read of the copy now."""
-        tail = self.tail
+        """Leaves out the last batch, as it states wrong offsets. log: what is read of the copy now.
+
+        Damage right before it is the damage at the end then, if none follows the batch.
+        """
+        tail, damage = self.tail, self.tail.before
         assert tail.last is not None
         assert tail.expected is not None
         self.has_misplaced_end = True
         self._tail = replace(tail, end=tail.expected, position=tail.last.position, last=None)
-        if tail.hides_batches and tail.damage is None:  # what lies before the batch is the end now
-            fault = self.survey(self.log.segments[-1]).faults[-2]
-            assert fault is not None
-            position = tail.last.position if fault.position is None else fault.position
-            self._tail = replace(self._tail, position=position, damage=fault, is_torn=True)
+        if tail.damage is None and damage is not None:
+            position = tail.last.position if damage.position is None else damage.position
+            self._tail = replace(self._tail, position=position, damage=damage, is_torn=True)
         self.log = log
 
     def batches_in(self, offsets: OffsetRange) -> Iterator[BatchHeader]:

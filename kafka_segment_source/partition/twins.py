@@ -39,7 +39,7 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
         header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)
         if header is None:
             continue
-        is_cut = copy.policy.drop_malformed or (tail.damage is None and not tail.hides_batches)
+        is_cut = copy.policy.drop_malformed or (tail.damage is None and tail.before is None)
         log = copy.log
         if is_cut:  # FAILFAST reads on, to the damage around the batch
             log = replace(log, offsets=log.offsets.intersect(OffsetRange(end=tail.expected)))

@@ -189,10 +189,10 @@ def _fits(view: SegmentView, header: BatchHeader) -> bool:
 
 
 def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | None) -> bool:
-    following, may_be_last = view.probe.at(header.end), view.probe.may_be_last(header)
-    if header.position == 0 and following is None and not may_be_last and header.base_offset > view.segment.base_offset:
-        return False  # only the name of the file is before it
-    return _fits(view, header) and bears_out(header, before, following, may_be_last)
+    reached = None if before is None else before.last_offset
+    if header.position == 0:
+        reached = view.segment.base_offset - 1
+    return _fits(view, header) and bears_out(header, reached, view.probe.at(header.end), view.probe.may_be_last(header))
 
 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:

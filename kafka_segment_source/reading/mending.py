@@ -100,7 +100,7 @@ def mend(
     elsewhere = find_lost_batches(
         part or split, wanted.start, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
     )
-    return sorted([*(Lost(offsets, error) for offsets in elsewhere), *pieces], key=_start_of)
+    return sorted([*(Lost(offsets, error) for offsets in dict.fromkeys(elsewhere)), *pieces], key=_start_of)
 
 
 def _start_of(piece: Piece) -> int:

@@ -28,7 +28,8 @@ def find_lost_batches(
     error: CorruptRecordError,
     merge: Callable[[], PartitionLog],
 ) -> Iterator[OffsetRange]:
-    """Yields the offsets of whole batches that the read of a split passes over, where `error` was found.
+    """Yields the offsets of whole batches that the read of a split passes over, where `error` was found. The same ones
+    may come twice.
 
     reached: the offset up to which rows were read (exclusive).
     known: the offsets that the mended read has, whole or as a loss. merge: makes one log of the copies, as a plan does.
@@ -41,13 +42,14 @@ def find_lost_batches(
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
         damaged = view.probe.at(error.position) if moved is None else None
-    if moved is not None and moved.base_offset < segment.span.end:
-        passed = _find_passed(split, known, own, moved)
-        if passed and (
-            any(is_in_place(own, segment, moved, other) for other in others) or _is_lost(own, segment, moved, others)
-        ):
-            yield from passed
     if moved is not None:
+        if moved.base_offset < segment.span.end:
+            passed = _find_passed(split, known, own, moved)
+            if passed and (
+                any(is_in_place(own, segment, moved, other) for other in others)
+                or _is_lost(own, segment, moved, others)
+            ):
+                yield from passed
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
             if twin.last_offset < reached or twin.base_offset >= split.bounds.offsets.end:  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)

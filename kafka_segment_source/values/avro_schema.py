@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_TEXT = 8 * 1024 * 1024  # characters of a schema
+MOST_TEXT = 8 * 1024 * 1024  # characters of a schema, of any kind
 _MOST_DEPTH = 64  # types inside types
 _LONGEST_NAME = 1024
 

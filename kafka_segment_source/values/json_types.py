@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source.values.avro_columns import NoFieldError, Wanted
-from kafka_segment_source.values.avro_schema import shorten
+from kafka_segment_source.values.avro_schema import MOST_TEXT, shorten
 
 _MOST_DEPTH = 32
 _MOST_COLUMNS = 4096
@@ -101,6 +101,8 @@ def choose_fields(of: JsonType, wanted: Wanted) -> JsonType:
 
 def parse_json_schema(text: str) -> JsonType:
     """Makes the type of the values that a JSON Schema describes. Raises JsonTypeError if it is no JSON Schema."""
+    if len(text) > MOST_TEXT:
+        raise JsonTypeError(f"it has {len(text):,} characters, more than {MOST_TEXT:,}")
     try:
         declared = json.loads(text)
     except (ValueError, RecursionError) as error:

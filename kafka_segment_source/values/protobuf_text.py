@@ -17,11 +17,10 @@ from typing import Any
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 
-from kafka_segment_source.values.avro_schema import shorten
+from kafka_segment_source.values.avro_schema import MOST_TEXT, shorten
 from kafka_segment_source.values.protobuf_errors import ProtobufError
 from kafka_segment_source.values.protobuf_tokens import Tokens, to_float, to_int
 
-MOST_TEXT = 8 * 1024 * 1024  # characters
 _MOST_DEPTH = 32  # messages inside one another, as in Google's compiler
 _EDITION = "it is written in an edition: only proto2 and proto3 are read"
 _MESSAGE_SET = "{} has message_set_wire_format, which is not read"

@@ -113,8 +113,9 @@ def _find_start(probe: HeaderProbe, start: int, tail_at: int | None) -> int:
     """
     if tail_at is None:
         return start
-    header = probe.at(start)
-    is_borne_out = header is not None and bears_out(header, probe.at(tail_at), None, is_last=False)
+    header, before = probe.at(start), probe.at(tail_at)
+    reached = None if before is None else before.last_offset
+    is_borne_out = header is not None and bears_out(header, reached, None, is_last=False)
     return start if is_borne_out else tail_at
 
 

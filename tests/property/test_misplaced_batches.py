@@ -61,16 +61,20 @@ class Misplaced:
     is_indexed: bool
 
     @property
+    def what(self) -> str:
+        """What was done to the hurt copy, in a word."""
+        return self.made.notes[0].split()[2]
+
+    @property
     def may_be_hidden(self) -> bool:
         """Whether an index may lead a plan, and `verify`, past a batch that lies in the file of another."""
-        return self.is_indexed and self.made.notes[0].split()[2] == "carry"
+        return self.is_indexed and self.what == "carry"
 
     @property
     def carried(self) -> set[int]:
         """The offsets of a batch that lies in the file of another, or that states another offset: a lenient read may
         leave them out, and says so."""
-        words = self.made.notes[0].split()
-        bases = {int(words[3])} if words[2] in ("carry", "shift") else set()
+        bases = {int(self.made.notes[0].split()[3])} if self.what in ("carry", "shift") else set()
         return {row[0] for batch in self.made.history for row in batch.rows if batch.base in bases}
 
     @property
@@ -105,17 +109,20 @@ def make_case(number: int) -> Misplaced:
     sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
     rows = {row[0]: row for batch in history for row in batch.rows}
     names = {file.base for file in copies[hurt].files}
-    notes = [f"copy {hurt}: {misplace(random, copies[hurt], history, set(sound))}"]
+    done = misplace(random, copies[hurt], history, set(sound))
+    what, *_, place = done.split()
     window = (2**31, -1)
-    if notes[0].split()[2] == "carry":
-        window = (int(notes[0].split()[-1]) + 1, 2**31)
-    elif notes[0].split()[2] == "shift":
+    if what == "carry":
+        window = (int(place) + 1, 2**31)
+    elif what == "shift":
         window = (2**31, 2**31)
     elif renamed := {file.base for file in copies[hurt].files} - names:
         window = (min(renamed), -1)
     bases = {batch.base for copy in others for batch in copy.held()}
-    is_spared = len(sound) == len(rows) and len(bases) == len(history) and notes[0].split()[2] != "shift"
-    return Misplaced(Case(number, history, copies, random, notes), rows, sound, is_spared, window, indexed)
+    is_spared = len(sound) == len(rows) and len(bases) == len(history) and what != "shift"
+    return Misplaced(
+        Case(number, history, copies, random, [f"copy {hurt}: {done}"]), rows, sound, is_spared, window, indexed
+    )
 
 
 def misplace(random: Random, copy: Copy, history: list[Batch], sound: set[int]) -> str:
@@ -228,7 +235,7 @@ def _check_verify(case: Misplaced, files: SimulatedFiles, paths: list[str], word
     options = options_in(files, paths)
     found = verify_source(options.source, options.policy, deep=True).problems
     problems = [problem.what for problem in found if not problem.path.endswith("index")]
-    may_differ = case.may_be_hidden or case.made.notes[0].split()[2] == "shift"
+    may_differ = case.may_be_hidden or case.what == "shift"
     assert not problems or word == "error" or case.gone or may_differ, f"a read is whole, and verify finds {problems}"
     assert problems or word == "whole", "a read ends with an error, and verify finds nothing"
 

@@ -179,16 +179,21 @@ def test_a_target_without_permission(tmp_path: Path) -> None:
         rebuild(tmp_path / "logs", tmp_path / "closed/new")
 
 
+def kill_with_progress(logs: Path, target: Path, context: Any) -> None:
+    """Kills a rebuild of a log of several segments where it has kept the first one."""
+    run = context.Process(target=run_rebuild, args=(str(logs), str(target), {}, 22))  # steps
+    run.start()
+    run.join(60)
+    assert run.exitcode == -9
+    assert has_progress(target)
+
+
 def test_a_source_that_has_grown_is_read_again(tmp_path: Path, context: Any) -> None:
     log = GrowingPartition(tmp_path / "logs/t-0")
     log.write(5)
     log.roll()
     log.write(5)
-    run = context.Process(target=run_rebuild, args=(str(tmp_path / "logs"), str(tmp_path / "new"), {}, 22))
-    run.start()
-    run.join(60)
-    assert run.exitcode == -9
-    assert has_progress(tmp_path / "new")
+    kill_with_progress(tmp_path / "logs", tmp_path / "new", context)
     log.write(7)
     rebuild(tmp_path / "logs", tmp_path / "new")
     assert read(tmp_path / "new", "read_uncommitted") == read(tmp_path / "logs", "read_uncommitted")
@@ -196,13 +201,8 @@ def test_a_source_that_has_grown_is_read_again(tmp_path: Path, context: Any) -> 
 
 def test_a_source_that_was_compacted_is_read_again(tmp_path: Path, context: Any) -> None:
     """A segment that the dead run has kept whole has other records by now."""
-    [path] = write_copies(tmp_path, {0: "[0-4 e0]", 5: "[5-9 e0]", 10: "[10-14 e0]"})
-    logs = Path(path)
-    run = context.Process(target=run_rebuild, args=(path, str(tmp_path / "new"), {}, 22))
-    run.start()
-    run.join(60)
-    assert run.exitcode == -9
-    assert has_progress(tmp_path / "new")
+    logs = Path(*write_copies(tmp_path, {0: "[0-4 e0]", 5: "[5-9 e0]", 10: "[10-14 e0]"}))
+    kill_with_progress(logs, tmp_path / "new", context)
     (logs / "t-0" / segment_name(0)).write_bytes(encode_batches("[0-4 e0 (0,2)]"))
     rebuild(logs, tmp_path / "new")
     assert read(tmp_path / "new", "read_uncommitted") == read(logs, "read_uncommitted")

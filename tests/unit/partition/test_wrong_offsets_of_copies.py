@@ -193,8 +193,9 @@ def test_a_batch_that_changed_places_and_a_wrong_offset_in_the_other_copy(
         read(paths)
 
 
-def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path) -> None:
-    """The other copy has the batch at its place. A read that was cut behind that place has passed it."""
+def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The other copy has the batch at its place. A read that was cut behind that place has passed it. It says so
+    once."""
     sound = {0: "[0-7 e0]", 8: "[8-9 e0] [10-11 e0] [12-13 e0] [14-15 e0]", 16: "[16-17 e0]"}
     moved = {0: "[0-7 e0]", 8: "[10-11 e0] [12-13 e0] [8-9 e0] [14-15 e0]", 16: "[16-17 e0]"}
     paths = write_copies(tmp_path, moved, sound)
@@ -202,7 +203,9 @@ def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path) -> None:
     assert offsets(paths, startingOffsets='{"t":{"0":10}}') == list(range(10, 18))
     with pytest.raises(CorruptRecordError, match="batch out of order"):
         read(paths, maxRecordsPerPartition=3)
+    caplog.clear()
     assert offsets(paths, maxRecordsPerPartition=3, mode="DROPMALFORMED") == [*range(8), *range(10, 18)]
+    assert sum("batch out of order" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_a_batch_that_moved_and_states_another_offset(tmp_path: Path) -> None:

@@ -203,6 +203,8 @@ def test_what_a_json_schema_declares() -> None:
     assert parse_json_schema('{"type":"object"}').spark == "string"
     with pytest.raises(JsonTypeError, match="it is not JSON"):
         parse_json_schema("[" * 100_000)
+    with pytest.raises(JsonTypeError, match="has 8,388,617 characters, more than 8,388,608"):
+        parse_json_schema('{"type":"' + "x" * 2**23)
     with pytest.raises(JsonTypeError, match="no JSON Schema but 5"):
         parse_json_schema("5")
 
