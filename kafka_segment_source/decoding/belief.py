@@ -201,6 +201,9 @@ class Belief:
             return None
         if is_misplaced(headers, 1, last, self._read_following(headers, 1)):
             return None
+        skipped = self.skipped
+        if skipped.end == position and (skipped.first, skipped.last + 1) == (before + 1, base):
+            return None  # the damage states the room between both: two numbers that fit are no accident
         return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
 
     def _doubt_last(self, good: HeaderTable, earlier: int, following: int) -> Disorder | None:

@@ -64,12 +64,13 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
 
 
 def follow_each_other(one: CopyView, other: CopyView) -> bool:
-    """Whether one copy ends where the other begins or before, and no epoch falls between these two batches."""
+    """Whether one copy ends where the other begins or before, and no epoch falls between these two batches. Where damage
+    hides one of them, the answer is False, which shows nothing."""
     low, high = (one, other) if one.start <= other.start else (other, one)
     if low.end > high.start:
         return False
     last, first = low.batch_at(low.end - 1), high.batch_at(high.start)
-    return last is None or first is None or last.leader_epoch <= first.leader_epoch
+    return last is not None and first is not None and last.leader_epoch <= first.leader_epoch
 
 
 def compare_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Comparison:
@@ -231,18 +232,31 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
 
     Epochs never fall along a log, and no CRC covers them. Where one falls, it is in order again without the batch
     before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. A broker
-    notes an epoch before it appends the first batch of it (Kafka: UnifiedLog.append). So the last batch may be wrong if
-    it alone has a later epoch than all lines.
+    notes an epoch before it appends the first batch of it (Kafka: UnifiedLog.append). So of the two, the one with a
+    later epoch than all lines is wrong. The last batch may be wrong too, if it alone has such an epoch.
+
+    If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
     noted = copy.epochs[-1][0] if copy.epochs else UNKNOWN
-    after, batch = None, next(batches, None)
+    batch = next(batches, None)
+    after = following = None if batch is None else _find_following(copy, batch)
     while batch is not None:
         before = next(batches, None)
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
-        falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
+        is_before_wrong = first > noted >= epoch and noted != UNKNOWN
+        falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN and not is_before_wrong)
         is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)
-        yield _Witness(batch, is_unnoted or (falls and (last == UNKNOWN or first <= last)))
+        is_doubtful = is_unnoted or (falls and (last == UNKNOWN or first <= last))
+        if is_doubtful and following is not None and after is following:
+            yield _Witness(following, is_doubtful=False)
+        yield _Witness(batch, is_doubtful)
         after, batch = batch, before
+
+
+def _find_following(copy: CopyView, batch: BatchHeader) -> BatchHeader | None:
+    """Returns the batch of a copy after another one. None if nothing proves one."""
+    header = copy.batch_at(batch.last_offset + 1)
+    return header if header is not None and batch.base_offset < header.base_offset < copy.tail.end else None
 
 
 def _is_last(copy: CopyView, batch: BatchHeader) -> bool:

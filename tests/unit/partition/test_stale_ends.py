@@ -168,3 +168,52 @@ def test_a_marker_of_the_history_that_lost(turn: int, tmp_path: Path) -> None:
     assert found["value"].to_pylist() == [b"leader0"]
     every = kafkaseg.scan([a, b][::turn], ["value"], **options).read_all()  # type: ignore[arg-type]
     assert every["value"].to_pylist() == [b"v2", b"leader0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_wrong_epoch_behind_a_stale_end(turn: int, tmp_path: Path) -> None:
+    """The batch of the leader right behind the stale end has a wrong epoch. The one after it shows the difference."""
+    batches = [(0, 1, 1), (8, 8, 1 << 29), (9, 10, 1), (11, 12, 1)]
+    leader = write_replica(tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [(1, 0), (8, 13)])
+    stale = b"".join(make_batch(*each, "led" if not at else "stale") for at, each in enumerate([(0, 1, 1), (2, 3, 4)]))
+    follower = write_replica(tmp_path / "B", {0: stale}, [(1, 0), (4, 2)])
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    assert read([leader, follower][::turn]) == values(batches, "led")
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_damage_at_the_start_of_a_stale_copy(turn: int, tmp_path: Path) -> None:
+    """Retention took the start of the stale copy, and damage its first batch. The next one is of a lower epoch than the
+    last one of the leader."""
+    batches = [(0, 1, 1), (2, 3, 3)]
+    leader = write_replica(tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [])
+    torn = bytearray(make_batch(6, 7, 1, "stale"))
+    torn[-1] ^= 1
+    follower = write_replica(tmp_path / "B", {6: bytes(torn) + make_batch(8, 9, 1, "stale")}, [(1, 6), (2, 10)])
+    assert read([leader, follower][::turn]) == values(batches, "led")
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_that_no_line_notes_casts_no_doubt_on_the_next_batch(turn: int, tmp_path: Path) -> None:
+    batches = [(0, 1, 1), (2, 2, 5), (9, 10, 5)]
+    leader = write_replica(tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [(1, 0), (5, 2)])
+    stale = make_batch(0, 1, 1, "led") + make_batch(2, 2, 2049, "led") + make_batch(3, 5, 1, "stale")
+    follower = write_replica(tmp_path / "B", {0: stale}, [(1, 0), (3, 6)])
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    assert read([leader, follower][::turn]) == values(batches, "led")
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_batch_that_follows_where_damage_says_so(turn: int, tmp_path: Path) -> None:
+    """The last batch of the leader has a wrong offset, and its first one is damaged. The one between begins where the
+    damage states its end, so its epoch counts, and the other copy is stale."""
+    torn = bytearray(make_batch(0, 2, 1, "led"))
+    torn[-1] ^= 1
+    data = bytes(torn) + make_batch(3, 7, 10, "led") + make_batch(1 << 20, 1 << 20, 10, "led")
+    leader = write_replica(tmp_path / "A", {0: data}, [])
+    follower = write_replica(tmp_path / "B", {0: make_batch(0, 2, 1, "led") + make_batch(3, 5, 9, "stale")}, [])
+    table = kafkaseg.scan(
+        [leader, follower][::turn], ["offset", "value"], mode="DROPMALFORMED", failOnDataLoss=False
+    ).read_all()
+    rows = dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert [rows[offset] for offset in range(3, 8)] == values([(3, 7, 10)], "led")
