@@ -24,6 +24,7 @@ from kafka_segment_source.cli.shared import (
     threads_option,
     view_options,
 )
+from kafka_segment_source.exporting.data_files import BY_RULES
 from kafka_segment_source.exporting.export import TARGET_BYTES, export
 from kafka_segment_source.exporting.export_run import TableReport
 from kafka_segment_source.exporting.target_tables import FORMATS
@@ -45,7 +46,7 @@ _NOT_HERE = ("until", "endingOffsets", "endingTimestamp", "endingOffsetsByTimest
     "--by",
     multiple=True,
     metavar="RULE",
-    help="Divide the table: topic, partition, day(timestamp) or hour(timestamp); may be given several times.",
+    help=f"Divide the table: {BY_RULES}; may be given several times.",
 )
 @click.option(
     "--rejected",

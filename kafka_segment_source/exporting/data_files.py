@@ -19,12 +19,13 @@ _ROW_GROUP = 16 * 1024 * 1024  # bytes of rows in memory
 _PIECES = 4  # a file has at least so many row groups, so that it ends near its size
 _MOST_OPEN = 64  # files at once; with more parts than this, the largest file is closed early
 _NAME = re.compile(r"kafkaseg-[0-9a-f]{32}\.parquet")
+BY_RULES = "topic, partition, day(timestamp) or hour(timestamp)"  # as texts list them
 _BY = re.compile(r"(topic|partition)|(day|hour)\(timestamp\)")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One rule of `by`: `topic`, `partition`, `day(timestamp)` or `hour(timestamp)`.
+    """One rule of `by` (BY_RULES).
 
     column: the name in paths and partition values, as in `day=2026-03-10`.
     of: the column that it comes from.
@@ -53,7 +54,7 @@ def parse_by(rules: Sequence[str]) -> tuple[Part, ...]:
     for rule in rules:
         known = _BY.fullmatch(rule.replace(" ", ""))
         if known is None:
-            raise OptionError(f"by is {rule!r}: expected topic, partition, day(timestamp) or hour(timestamp)")
+            raise OptionError(f"by is {rule!r}: expected {BY_RULES}")
         parts.append(Part(known[1], known[1]) if known[1] else Part(known[2], "timestamp"))
     if len(set(parts)) < len(parts):
         raise OptionError(f"by names {', '.join(rules)}: each rule once")

@@ -56,7 +56,7 @@ def export(  # noqa: PLR0913  # each is a question of its own
         to: The table: a directory or a bucket's URL for Parquet and Delta, CATALOG.NAMESPACE.TABLE for Iceberg. With
             `{topic}` in it, each topic has a table of its own. If one of these fails, the others are exported first.
         format: `parquet`, `delta` or `iceberg`.
-        by: How the table is divided: `topic`, `partition`, `day(timestamp)`, `hour(timestamp)`, in order.
+        by: How the table is divided, in order, as in `["topic", "day(timestamp)"]` (all rules: docs/export.md).
         rejected: A second table of the same format, for rows whose key or value does not fit (docs/values.md): topic,
             partition, offset, timestamp, key and value as bytes, and the reason. It needs valueFormat or keyFormat.
         target_bytes: The size of a file, as a number or as `128m`. The last file of a run and those of a divided table

@@ -130,13 +130,19 @@ class IcebergExport:
     def _create(self) -> Table:
         from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415  # an extra
 
-        transforms: dict[str, Any] = {"day": DayTransform(), "hour": HourTransform()}
+        itself = IdentityTransform()
+        transforms: dict[str, Any] = {
+            "topic": itself,
+            "partition": itself,
+            "day": DayTransform(),
+            "hour": HourTransform(),
+        }
         self._catalog.create_namespace_if_not_exists(self._name[:-1])
         properties = {_STATE: json.dumps(State({}, {}).to_json())}
         creation = self._catalog.create_table_transaction(self._name, self._schema, properties=properties)
         with creation as change, change.update_spec() as divided:
             for part in self._parts:
-                divided.add_field(part.of, transforms.get(part.column, IdentityTransform()), _field_name(part))
+                divided.add_field(part.of, transforms[part.column], _field_name(part))
         return self._catalog.load_table(self._name)
 
     def open_file(self, name: str) -> IO[bytes]:

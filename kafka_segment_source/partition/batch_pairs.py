@@ -64,8 +64,10 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
 
 
 def follow_each_other(one: CopyView, other: CopyView) -> bool:
-    """Whether one copy ends where the other begins or before, and no epoch falls between these two batches. Where damage
-    hides one of them, the answer is False, which shows nothing."""
+    """Whether one copy ends where the other begins or before, and no epoch falls between these two batches.
+
+    Where damage hides one of them, the answer is False, which shows nothing.
+    """
     low, high = (one, other) if one.start <= other.start else (other, one)
     if low.end > high.start:
         return False

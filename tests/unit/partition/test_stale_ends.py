@@ -174,7 +174,9 @@ def test_a_marker_of_the_history_that_lost(turn: int, tmp_path: Path) -> None:
 def test_a_wrong_epoch_behind_a_stale_end(turn: int, tmp_path: Path) -> None:
     """The batch of the leader right behind the stale end has a wrong epoch. The one after it shows the difference."""
     batches = [(0, 1, 1), (8, 8, 1 << 29), (9, 10, 1), (11, 12, 1)]
-    leader = write_replica(tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [(1, 0), (8, 13)])
+    leader = write_replica(
+        tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [(1, 0), (8, 13)]
+    )
     stale = b"".join(make_batch(*each, "led" if not at else "stale") for at, each in enumerate([(0, 1, 1), (2, 3, 4)]))
     follower = write_replica(tmp_path / "B", {0: stale}, [(1, 0), (4, 2)])
     (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
@@ -196,7 +198,9 @@ def test_damage_at_the_start_of_a_stale_copy(turn: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("turn", [1, -1])
 def test_an_epoch_that_no_line_notes_casts_no_doubt_on_the_next_batch(turn: int, tmp_path: Path) -> None:
     batches = [(0, 1, 1), (2, 2, 5), (9, 10, 5)]
-    leader = write_replica(tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [(1, 0), (5, 2)])
+    leader = write_replica(
+        tmp_path / "A", {0: b"".join(make_batch(*each, "led") for each in batches)}, [(1, 0), (5, 2)]
+    )
     stale = make_batch(0, 1, 1, "led") + make_batch(2, 2, 2049, "led") + make_batch(3, 5, 1, "stale")
     follower = write_replica(tmp_path / "B", {0: stale}, [(1, 0), (3, 6)])
     (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
