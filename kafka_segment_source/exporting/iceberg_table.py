@@ -130,10 +130,9 @@ class IcebergExport:
     def _create(self) -> Table:
         from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415  # an extra
 
-        itself = IdentityTransform()
         transforms: dict[str, Any] = {
-            "topic": itself,
-            "partition": itself,
+            "topic": IdentityTransform(),
+            "partition": IdentityTransform(),
             "day": DayTransform(),
             "hour": HourTransform(),
         }
