@@ -84,7 +84,8 @@ class Belief:
         first = int(bad.argmax())
         count = first if bad[first] else headers.shape[1]
         before, limit = self._search.last_offset, self._offset_limit
-        if self.last is None and self._split.start and self._is_borne_out(headers):
+        is_behind_plan = self.last is None and self._split.start > 0
+        if self._is_stated_by_damage(headers) or (is_behind_plan and self._is_borne_out(headers)):
             before = max(before, int(headers[batch_headers.BASE_OFFSET, 0]) - 1)
         following = limit
         good = headers[:, :count]
@@ -155,6 +156,15 @@ class Belief:
         base, last = headers[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET], 0].tolist()
         return bool(base == self._split.bounds.offsets.start or self._read_following(headers, 0) == last + 1)
 
+    def _is_stated_by_damage(self, headers: HeaderTable) -> bool:
+        """Whether the first batch begins where the damage right before it states its end.
+
+        That damage must state too that it begins where the batch before it ends. Two numbers that fit are no accident.
+        """
+        position, base = headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET], 0].tolist()
+        skipped, expected = self.skipped, self._search.last_offset + 1
+        return skipped.end == position and (skipped.first, skipped.last + 1) == (expected, base)
+
     def _read_following(self, headers: HeaderTable, at: int) -> int | None:
         """Returns the first offset that the batch after batch `at` states, also where the table or the range ends.
 
@@ -193,7 +203,7 @@ class Belief:
         """
         good = headers[:, :count]
         is_behind_damage = self.last is not None or not self._split.start
-        if not self._split.copies or not is_behind_damage:
+        if not self._split.copies or not is_behind_damage or self._is_stated_by_damage(headers):
             return None
         fields = [batch_headers.POSITION, batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]
         (position, _), (base, following), (last, _), (records, _) = good[fields, :2].tolist()
@@ -201,9 +211,6 @@ class Belief:
             return None
         if is_misplaced(headers, 1, last, self._read_following(headers, 1)):
             return None
-        skipped = self.skipped
-        if skipped.end == position and (skipped.first, skipped.last + 1) == (before + 1, base):
-            return None  # the damage states the room between both: two numbers that fit are no accident
         return None if shows_gaps(good[:, 2:]) else Disorder(0, before + 1, following - 1)
 
     def _doubt_last(self, good: HeaderTable, earlier: int, following: int) -> Disorder | None:
