@@ -32,6 +32,10 @@ FAILED_ONCE = [
     14830,  # the same, and a torn end of the other copy
     5561,  # a wrong epoch at the end of what a fence leaves, whose neighbour lies behind the fence
     5015518,  # damage right before a last batch with a wrong offset: all of that copy counted for nothing
+    10000580,  # a stale copy that begins with damage, above the end of the leader's
+    10001871,  # a stale end in a gap of the leader's, before a batch with a wrong epoch
+    10008706,  # an epoch that no line notes, before the last batch of a stale copy
+    10012942,  # a batch behind damage that states its place, before a last one with a wrong offset
 ]
 
 
