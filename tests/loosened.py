@@ -1482,6 +1482,15 @@ LOOSENED = [
     ),
     *_of(
         "partition/holding.py",
+        "tests/property/test_hurt_copies.py",
+        (
+            "copies: damage goes before a gap behind batches of an old format",
+            "after = UNKNOWN if end < following and",
+            "after = VOID if end < following and",
+        ),
+    ),
+    *_of(
+        "partition/holding.py",
         "tests/unit/partition/test_copy_chain.py tests/unit/partition/test_offset_proof.py",
         (
             "copies: the bytes of damage count for no sound batch",

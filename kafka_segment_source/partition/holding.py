@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.kafka_format import MAGIC_V2
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_bytes import bytes_between
@@ -98,7 +99,14 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
     end = min(max(end, segment.base_offset), following)
     first = min(_find_first_offset(copy, segment), end)
     held = (OffsetRange(first, end), _rate_density(copy, segment, end, differing))
-    return (OffsetRange(segment.base_offset, first), VOID), held, (OffsetRange(end, following), VOID)
+    after = UNKNOWN if end < following and _begins_in_old_format(copy, segment) else VOID
+    return (OffsetRange(segment.base_offset, first), VOID), held, (OffsetRange(end, following), after)
+
+
+def _begins_in_old_format(copy: CopyView, segment: Segment) -> bool:
+    """Whether the first batch of a segment is of magic 0 or 1. A segment of a later format has none of these."""
+    first = copy.first_batch_of(segment)
+    return first is not None and first.magic < MAGIC_V2
 
 
 def _find_first_offset(copy: CopyView, segment: Segment) -> int:

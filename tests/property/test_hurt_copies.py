@@ -34,6 +34,7 @@ FAILED_ONCE = [
     16682,  # rows before the first damage of a segment with damage at its end, and a compacted copy beside it
     5001233,  # a cut at the first batch of a file, whose offset is wrong, before a damaged one
     11002723,  # a whole batch right behind damage that states its place, and a later batch that steps back
+    11012996,  # a lost segment of an old format in one copy, and its damage in another one
 ]
 MAPS = "/maps"
 
