@@ -53,6 +53,7 @@ def find_lost_batches(
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
             if twin.last_offset < reached or twin.base_offset >= split.bounds.offsets.end:  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
+                yield from _find_of_other_part(split, own, twin, merge)
     elif damaged is not None:
         # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
         passed = _find_passed(split, known, own, damaged)
@@ -75,6 +76,24 @@ def _find_passed(
         stated = stated.intersect(OffsetRange(end=there.base_offset))
     is_known = any(offsets.start <= stated.start < offsets.end for offsets in known)
     return [] if stated.is_empty or is_known else [stated]
+
+
+def _find_of_other_part(
+    split: SegmentSplit, own: CopyView, twin: BatchHeader, merge: Callable[[], PartitionLog]
+) -> Iterator[OffsetRange]:
+    """Yields the offsets of a batch that another copy has at its place, if the plan reads them from this copy, in
+    another part of it: it has nothing there.
+
+    A read that ends, or begins, where its part does goes on with the next one, or comes from the one before.
+    """
+    held, part, there = _offsets_of(twin), split.uncut or split.bounds.offsets, own.batch_at(twin.base_offset)
+    if there is not None and there.base_offset < held.end:
+        return
+    log = merge()
+    parts = [segment.span.intersect(segment.offsets) for segment in log.segments if segment.path == split.path]
+    is_wanted = any(span.end == part.end <= held.start or held.end <= span.start == part.start for span in parts)
+    if is_wanted and _is_read_from(own, twin.base_offset, log):
+        yield held
 
 
 def _find_of_other_segment(
