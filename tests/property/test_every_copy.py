@@ -110,6 +110,17 @@ def test_damage_is_said(files: dict[str, bytes], data: st.DataObject) -> None:
     assert all(place[0] == path for place in lost)
 
 
+def test_damage_between_whole_batches_is_said(tmp_path: Path) -> None:
+    batches = [writer.record_batch([Rec(0, 5, b"k", b"value")], base_offset=base) for base in range(3)]
+    data = bytearray(b"".join(batches))
+    data[2 * len(batches[0]) - 1] ^= 1
+    path = f"a/orders-0/{0:020d}.log"
+    found = kafkaseg.every_copy(write({path: bytes(data)}, tmp_path), b"k")
+    assert [each.offset for each in found] == [0, 2]
+    [sentence] = found.unsearched
+    assert path in sentence
+
+
 @pytest.mark.parametrize("fixture", ["compacted", "transactions", "live"])
 def test_a_broker_s_directories(fixture: str) -> None:
     """In what real brokers left, deleted segments too, every key is found where a naive walk finds it."""
