@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
-from kafka_segment_source.logdir.leader_epochs import UNKNOWN
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.copy_view import CopyView
@@ -60,7 +60,7 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
     if twin is None:
         return False
     shown = relate_batches(low, batch, high, twin)
-    return shown == SAME or (shown == SILENT and min(batch.leader_epoch, twin.leader_epoch) < 0)
+    return shown == SAME or (shown == SILENT and UNKNOWN in (batch.leader_epoch, twin.leader_epoch))
 
 
 def follow_each_other(one: CopyView, other: CopyView) -> bool:
@@ -233,9 +233,9 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     the last to the first.
 
     Epochs never fall along a log, and no CRC covers them. Where one falls, it is in order again without the batch
-    before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. A broker
-    notes an epoch before it appends the first batch of it (Kafka: UnifiedLog.append). So of the two, the one with a
-    later epoch than all lines is wrong. The last batch may be wrong too, if it alone has such an epoch.
+    before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. The one
+    that has the epoch of the checkpoint is right. A broker notes an epoch before it appends the first batch of it
+    (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
@@ -245,10 +245,10 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     while batch is not None:
         before = next(batches, None)
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
-        is_before_wrong = first > noted >= epoch and noted != UNKNOWN
-        falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN and not is_before_wrong)
+        falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
         is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)
-        is_doubtful = is_unnoted or (falls and (last == UNKNOWN or first <= last))
+        is_odd = falls and (last == UNKNOWN or first <= last)
+        is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
         if is_doubtful and following is not None and after is following:
             yield _Witness(following, is_doubtful=False)
         yield _Witness(batch, is_doubtful)

@@ -36,6 +36,8 @@ FAILED_ONCE = [
     10001871,  # a stale end in a gap of the leader's, before a batch with a wrong epoch
     10008706,  # an epoch that no line notes, before the last batch of a stale copy
     10012942,  # a batch behind damage that states its place, before a last one with a wrong offset
+    12013152,  # a wrong epoch in the last batch of the leader's, and the checkpoint bears out the one before
+    12018682,  # a wrong epoch below zero in the last batch of a stale copy
 ]
 
 
