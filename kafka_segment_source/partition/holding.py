@@ -104,7 +104,8 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
 
 
 def _begins_in_old_format(copy: CopyView, segment: Segment) -> bool:
-    """Whether the first batch of a segment is of magic 0 or 1. A segment of a later format has none of these."""
+    """Whether the first batch of a segment is of magic 0 or 1. Behind these, nothing tells a missing file from
+    compaction (`decoding/gaps.py`)."""
     first = copy.first_batch_of(segment)
     return first is not None and first.magic < MAGIC_V2
 
