@@ -546,13 +546,18 @@ LOOSENED = [
         ),
         (
             "ranges: a last entry beyond the log says nothing of the tail",
-            "    if last_offset is None:\n        return None  # an",
+            "    if last is None:\n        return None  # an",
             "    if False:\n        return None  # an",
         ),
         (
             "ranges: a segment before a gap is not dropped by its time index",
             "if latest is not None and not (gap_is_loss and latest.leaves_gap(view, bounds)):",
             "if latest is not None:",
+        ),
+        (
+            "ranges: an end beyond the segment does not fill a gap",
+            "if following is None or last.last_offset < following:",
+            "if True:",
         ),
         (
             "ranges: a message set in the tail proves nothing",

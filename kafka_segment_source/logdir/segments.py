@@ -91,6 +91,11 @@ class Segment(NamedTuple):
         """Whether no later segment was listed. Only then may the segment end in a torn or zero-filled tail."""
         return self.next_base_offset is None
 
+    def gap_behind(self, last_offset: int) -> OffsetRange:
+        """Returns the offsets between the last one of the segment and the name of the next segment."""
+        following = self.next_base_offset
+        return OffsetRange(last_offset + 1, last_offset + 1 if following is None else following)
+
 
 @dataclass(frozen=True, slots=True)
 class Orphan:

@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.bounds import ScanBounds
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Segment
 from kafka_segment_source.pruning.disorder import settled_offset, stop_timestamp
@@ -131,11 +132,10 @@ class _End(NamedTuple):
     last_offset: int | None
 
     def leaves_gap(self, view: SegmentView, bounds: ScanBounds) -> bool:
-        """Whether wanted offsets lie between the last offset and the next segment."""
-        following = view.segment.next_base_offset
-        if self.last_offset is None or following is None:
+        """Whether wanted offsets may be missing behind the last offset."""
+        if self.last_offset is None:
             return False
-        return not OffsetRange(self.last_offset + 1, following).intersect(bounds.offsets).is_empty
+        return not view.segment.gap_behind(self.last_offset).intersect(bounds.offsets).is_empty
 
 
 def _find_newest(view: SegmentView) -> _End | None:
@@ -143,12 +143,12 @@ def _find_newest(view: SegmentView) -> _End | None:
 
     Index files would take more requests, and say less. None if a header is not proven.
     """
-    newest, last_offset = kafka_format.NO_TIMESTAMP, None
+    newest, last = kafka_format.NO_TIMESTAMP, None
     for header in view.strict_probe.walk(0):
         if header is None or header.magic != kafka_format.MAGIC_V2:
             return None
-        newest, last_offset = max(newest, header.max_timestamp), header.last_offset
-    return _End(newest, last_offset)
+        newest, last = max(newest, header.max_timestamp), header
+    return _End(newest, None if last is None else _find_last_offset(view, last))
 
 
 def _begins_at(view: SegmentView, since: int) -> bool:
@@ -168,14 +168,28 @@ def _find_latest_before(view: SegmentView, since: int) -> _End | None:
     stated = view.segment.latest
     if stated is not None and stated < since:
         return _End(stated, None)  # the manifest bounds what the head proof does not
-    last_offset = None
+    last = None
     for header in view.headers_from(int(times.offsets[-1])):
         if header is None or header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:
             return None
-        last_offset = header.last_offset
-    if last_offset is None:
+        last = header
+    if last is None:
         return None  # an entry beyond the log proves nothing about it
-    return _End(int(times.timestamps[-1]), last_offset)
+    return _End(int(times.timestamps[-1]), _find_last_offset(view, last))
+
+
+def _find_last_offset(view: SegmentView, last: BatchHeader) -> int:
+    """Returns the last offset of the last batch. If it states one that its segment cannot have, it has those right
+    behind the batch before it: no offsets are missing inside a file."""
+    following = view.segment.next_base_offset
+    if following is None or last.last_offset < following:
+        return last.last_offset
+    before = view.segment.base_offset - 1
+    for header in view.probe.walk(view.start_position(following - 1)):
+        if header is None or header.position >= last.position:
+            break
+        before = header.last_offset
+    return before + last.last_offset - last.base_offset + 1
 
 
 def _find_first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from kafka_segment_source.bounds import TimeRange
+from kafka_segment_source.bounds import OffsetRange, TimeRange
 from kafka_segment_source.logdir.offset_proof import bears_out
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -87,13 +87,10 @@ def prune(
 
 def _leaves_gap(segment: Segment, zones: ZoneTable, last: int, byte_range: ByteRange) -> bool:
     """Whether zone `last` ends the segment, and wanted offsets are missing after it."""
-    after, following = int(zones[zone_table.LAST_OFFSET, last]) + 1, segment.next_base_offset
-    ends_segment = int(zones[zone_table.END, last]) == segment.size == byte_range.end
-    return (
-        ends_segment
-        and following is not None
-        and max(after, byte_range.first_offset) < min(following, byte_range.end_offset)
-    )
+    if not int(zones[zone_table.END, last]) == segment.size == byte_range.end:
+        return False
+    wanted = OffsetRange(byte_range.first_offset, byte_range.end_offset)
+    return not segment.gap_behind(int(zones[zone_table.LAST_OFFSET, last])).intersect(wanted).is_empty
 
 
 def _count_by_keys(zones: ZoneTable, byte_range: ByteRange, times: TimeRange, proven: list[tuple[int, int]]) -> int:

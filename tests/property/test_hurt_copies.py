@@ -35,6 +35,7 @@ FAILED_ONCE = [
     5001233,  # a cut at the first batch of a file, whose offset is wrong, before a damaged one
     11002723,  # a whole batch right behind damage that states its place, and a later batch that steps back
     11012996,  # a lost segment of an old format in one copy, and its damage in another one
+    12019934,  # a lost segment behind one that `since` leaves out, whose last batch states offsets beyond its segment
 ]
 MAPS = "/maps"
 

@@ -11,7 +11,14 @@ import pyarrow as pa
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataLossError, FileChangedError, PathError, RetentionError, StorageError
+from kafka_segment_source.errors import (
+    DataError,
+    DataLossError,
+    FileChangedError,
+    PathError,
+    RetentionError,
+    StorageError,
+)
 from kafka_segment_source.logdir import catalog, segment_view
 from kafka_segment_source.logdir import listing as listings
 from kafka_segment_source.partition import logs as available
@@ -148,6 +155,22 @@ def test_a_segment_missing_behind_one_that_is_left_out(by: str, tmp_path: Path) 
     checkpoint = "0\n1\norders 0 20\n"
     (tmp_path / "logs" / "cleaner-offset-checkpoint").write_text(checkpoint)
     assert offsets(folder, **options) == found
+
+
+def test_a_segment_missing_behind_a_wrong_offset(tmp_path: Path) -> None:
+    """The last batch of the segment before states an offset that its segment cannot have, so it says nothing of its
+    end (hurt copies 12019934)."""
+    made = [segment(base, base + 10, timeindex=[(10 * base + 90, base + 9)]) for base in (0, 10, 20)]
+    folder = written(tmp_path, *made)
+    data = bytearray(log(folder, 0).read_bytes())
+    data[data.index((8).to_bytes(8)) + 3] ^= 1
+    log(folder, 0).write_bytes(data)
+    assert offsets(folder, since=150) == [*range(15, 30)]
+    for path in folder.glob("*10.*"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"batch out of order .* found 4294967304"):
+        offsets(folder, since=150)
+    assert offsets(folder, since=150, failOnDataLoss=False, mode="DROPMALFORMED") == [*range(20, 30)]
 
 
 def test_a_missing_segment_after_damage(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
