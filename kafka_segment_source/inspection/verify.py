@@ -32,6 +32,7 @@ from kafka_segment_source.partition.missing import all_evidence, notice
 from kafka_segment_source.reporting import Advance, Warnings
 from kafka_segment_source.storage.ahead import Turns
 from kafka_segment_source.storage.files import file_version
+from kafka_segment_source.storage.retrying import Attempts
 
 _GONE = "a segment file is missing here, or the segment before was cut: these records are in no file of this directory"
 _NOT_THERE = (
@@ -97,7 +98,8 @@ def verify_log(
         return Verified(log.topic, log.partition, log.directory, 0, 0, 0, 0, (finding,))
     done: dict[str, SegmentCheck] = {}
     turns = turns or Turns(at_once=log.storage.read_cost(log.directory).at_once)
-    for tries in range(_MOST_PASSES):
+    attempts = Attempts(_MOST_PASSES - 1)
+    while True:
         fresh = []
         for segment in log.segments:
             check = done.get(segment.path)
@@ -107,9 +109,8 @@ def verify_log(
         for _ in turns.map(lambda task: task.run(advance), fresh):
             pass
         checks = [done[segment.path] for segment in log.segments]
-        if not any(check.has_changed for check in checks):
-            break
-        now = list_again(log) if tries < _MOST_PASSES - 1 else None
+        has_changed = any(check.has_changed for check in checks)
+        now = list_again(log) if has_changed and attempts.may_go_on() else None
         if now is None:
             break
         log = now

@@ -12,6 +12,7 @@ from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import Beside, Orphan, Segment
 from kafka_segment_source.storage.files import list_directory
 from kafka_segment_source.storage.paths import join_path, name_of
+from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.storage.store import NO_VERSION, Entry, FileVersion, Kind, Storage
 from kafka_segment_source.storage.tiered.names import DAMAGED_EPOCHS, UNFINISHED
 
@@ -33,15 +34,15 @@ def list_settled(directory: str, storage: Storage, listed: Iterable[Entry] | Non
     listed: the entries of the directory, if they are known.
     """
     files = list_files(directory, storage) if listed is None else _select_files(listed)
-    for _ in range(_MOST_LISTINGS - 1):
-        if not _may_be_of_compaction(files):
-            break
+    attempts = Attempts(_MOST_LISTINGS - 2)  # each after two listings that differ
+    while _may_be_of_compaction(files):
         again = list_files(directory, storage)
         if files.keys() == again.keys():
             break
         files = again
-    else:
-        raise FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read again")
+        attempts.note_failure(
+            FileChangedError(f"directory {directory!r} changes faster than it is listed; plan the read again")
+        )
     return files
 
 

@@ -25,6 +25,7 @@ from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import Turns, map_ahead, requests_at_once
 from kafka_segment_source.storage.files import list_directory, remove, write_atomically
 from kafka_segment_source.storage.paths import join_path, resolve_path
+from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.trust import Policy
 from kafka_segment_source.zones import zone_table
 from kafka_segment_source.zones.key_filters import (
@@ -226,9 +227,10 @@ def run_update(
     time only where a read takes a round trip.
     """
     turns = turns or Turns(at_once=update.log.storage.read_cost(update.log.directory).at_once)
-    for tries in range(_TRIES):
+    attempts = Attempts(_TRIES - 1)
+    while True:
         mapped = list(turns.map(partial(_map_split, update, max_batch_bytes, advance), update.splits))
-        if None not in mapped or tries == _TRIES - 1:
+        if None not in mapped or not attempts.may_go_on():
             break
         update = plan_again(update)
     finish_update(update, mapped, summary)

@@ -66,7 +66,7 @@ _LEFT_OUT = Change(
     '                raise VanishedError(f"{path!r} vanished while its directory was listed")\n',
     "                continue\n",
 )
-_ONE_LISTING = _in_package("logdir/listing", "        if not _may_be_of_compaction(files):\n", "        if True:\n")
+_ONE_LISTING = _in_package("logdir/listing", "    while _may_be_of_compaction(files):\n", "    while False:\n")
 
 MUTATIONS = (
     Mutation("no proof of identity at all", (_VERSION, _ANCHOR, _RANGE_END, _CONFIRM)),
