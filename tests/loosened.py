@@ -551,13 +551,18 @@ LOOSENED = [
         ),
         (
             "ranges: a segment before a gap is not dropped by its time index",
-            "if latest is not None and not (gap_is_loss and latest.leaves_gap(view, bounds)):",
+            "if latest is not None and not latest.hides_rows(view, bounds, gap_is_loss, has_copies):",
             "if latest is not None:",
         ),
         (
             "ranges: an end beyond the segment does not fill a gap",
             "if following is None or last.last_offset < following:",
             "if True:",
+        ),
+        (
+            "ranges: an end beyond the segment is mended from another copy",
+            "not (gap_is_loss or (has_copies and self.is_wrong)):",
+            "not gap_is_loss:",
         ),
         (
             "ranges: a message set in the tail proves nothing",

@@ -219,7 +219,9 @@ class Selector:
         if at > self._end_at:
             return result  # it is dropped by the witness
         with SegmentView(segment, self._sources.policy.trust, result.faults) as view:
-            byte_range = _check_log_start(log, segment) or narrow(view, within, self._disorder, log.gap_is_loss(at))
+            byte_range = _check_log_start(log, segment) or narrow(
+                view, within, self._disorder, log.gap_is_loss(at), bool(log.copies)
+            )
             if isinstance(byte_range, DroppedSegment):
                 result.dropped = byte_range
                 return result

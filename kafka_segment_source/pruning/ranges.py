@@ -76,13 +76,19 @@ def drop_by_name(segment: Segment, bounds: ScanBounds) -> DroppedSegment | None:
 
 
 def narrow(
-    view: SegmentView, bounds: ScanBounds, disorder: int | None = None, gap_is_loss: bool = False
+    view: SegmentView,
+    bounds: ScanBounds,
+    disorder: int | None = None,
+    gap_is_loss: bool = False,
+    has_copies: bool = False,
 ) -> ByteRange | DroppedSegment:
     """Returns the byte range of a segment that holds every row inside `bounds`.
 
     disorder: the declared timestampDisorder in ms. With it, `since` does not need a time index.
     gap_is_loss: offsets that are missing after the segment are lost (`PartitionLog.gap_is_loss`). If wanted ones are,
     the range has the end of the segment, where a read notices them.
+    has_copies: other copies may have these offsets (`PartitionLog.copies`). A read looks there where it finds damage.
+    So the range has the end of the segment too if its last batch has a wrong offset.
     """
     segment = view.segment
     dropped = drop_by_name(segment, bounds)
@@ -97,7 +103,7 @@ def narrow(
             if (
                 newest is not None
                 and newest.timestamp < since
-                and not (gap_is_loss and newest.leaves_gap(view, bounds))
+                and not newest.hides_rows(view, bounds, gap_is_loss, has_copies)
             ):
                 reason = f"nothing after {format_millis(newest.timestamp)} (batch headers)"
                 return DroppedSegment(segment, DropKind.BEFORE_TIMES, reason)
@@ -105,7 +111,7 @@ def narrow(
             if cost.takes_round_trips:
                 view.read_together(since, stop_timestamp(bounds.times, disorder))
             latest = _find_latest_before(view, since)
-            if latest is not None and not (gap_is_loss and latest.leaves_gap(view, bounds)):
+            if latest is not None and not latest.hides_rows(view, bounds, gap_is_loss, has_copies):
                 reason = f"nothing after {format_millis(latest.timestamp)} ({_name_source(segment, since)})"
                 return DroppedSegment(segment, DropKind.BEFORE_TIMES, reason)
             first_offset = max(first_offset, _find_first_offset_since(view, since, disorder))
@@ -126,14 +132,16 @@ class _End(NamedTuple):
 
     timestamp: No row is newer.
     last_offset: The last offset of its batches. None if it is not known.
+    is_wrong: Whether the last batch states another one, which its segment cannot have.
     """
 
     timestamp: int
-    last_offset: int | None
+    last_offset: int | None = None
+    is_wrong: bool = False
 
-    def leaves_gap(self, view: SegmentView, bounds: ScanBounds) -> bool:
-        """Whether wanted offsets may be missing behind the last offset."""
-        if self.last_offset is None:
+    def hides_rows(self, view: SegmentView, bounds: ScanBounds, gap_is_loss: bool, has_copies: bool) -> bool:
+        """Whether wanted offsets are missing behind the last offset, and a read of it would notice that."""
+        if self.last_offset is None or not (gap_is_loss or (has_copies and self.is_wrong)):
             return False
         return not view.segment.gap_behind(self.last_offset).intersect(bounds.offsets).is_empty
 
@@ -148,7 +156,7 @@ def _find_newest(view: SegmentView) -> _End | None:
         if header is None or header.magic != kafka_format.MAGIC_V2:
             return None
         newest, last = max(newest, header.max_timestamp), header
-    return _End(newest, None if last is None else _find_last_offset(view, last))
+    return _find_end(view, last, newest)
 
 
 def _begins_at(view: SegmentView, since: int) -> bool:
@@ -167,7 +175,7 @@ def _find_latest_before(view: SegmentView, since: int) -> _End | None:
         return None
     stated = view.segment.latest
     if stated is not None and stated < since:
-        return _End(stated, None)  # the manifest bounds what the head proof does not
+        return _End(stated)  # the manifest bounds what the head proof does not
     last = None
     for header in view.headers_from(int(times.offsets[-1])):
         if header is None or header.magic != kafka_format.MAGIC_V2 or header.max_timestamp >= since:
@@ -175,21 +183,23 @@ def _find_latest_before(view: SegmentView, since: int) -> _End | None:
         last = header
     if last is None:
         return None  # an entry beyond the log proves nothing about it
-    return _End(int(times.timestamps[-1]), _find_last_offset(view, last))
+    return _find_end(view, last, int(times.timestamps[-1]))
 
 
-def _find_last_offset(view: SegmentView, last: BatchHeader) -> int:
-    """Returns the last offset of the last batch. If it states one that its segment cannot have, it has those right
-    behind the batch before it: no offsets are missing inside a file."""
+def _find_end(view: SegmentView, last: BatchHeader | None, newest: int) -> _End:
+    """Returns what the last batch of a segment says of its end. If it states an offset that its segment cannot have, it
+    has those right behind the batch before it: no offsets are missing inside a file."""
     following = view.segment.next_base_offset
+    if last is None:
+        return _End(newest)
     if following is None or last.last_offset < following:
-        return last.last_offset
+        return _End(newest, last.last_offset)
     before = view.segment.base_offset - 1
     for header in view.probe.walk(view.start_position(following - 1)):
         if header is None or header.position >= last.position:
             break
         before = header.last_offset
-    return before + last.last_offset - last.base_offset + 1
+    return _End(newest, before + last.last_offset - last.base_offset + 1, is_wrong=True)
 
 
 def _find_first_offset_since(view: SegmentView, since: int, disorder: int | None) -> int:

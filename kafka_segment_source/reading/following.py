@@ -296,7 +296,7 @@ def _plan_part(
     segment = log.segments[at]
     within = ScanBounds(wanted.intersect(segment.offsets), planned.bounds.times)
     with SegmentView(segment, policy.trust) as view:
-        byte_range = narrow(view, within, policy.disorder, log.gap_is_loss(at))
+        byte_range = narrow(view, within, policy.disorder, log.gap_is_loss(at), bool(log.copies))
         if isinstance(byte_range, DroppedSegment):
             return None
         split = split_of(log, segment, within, byte_range.start, byte_range.end)._replace(

@@ -36,6 +36,7 @@ FAILED_ONCE = [
     11002723,  # a whole batch right behind damage that states its place, and a later batch that steps back
     11012996,  # a lost segment of an old format in one copy, and its damage in another one
     12019934,  # a lost segment behind one that `since` leaves out, whose last batch states offsets beyond its segment
+    13015232,  # the same, where a compacted copy has a part of what is lost
 ]
 MAPS = "/maps"
 
