@@ -30,9 +30,9 @@ test: machine $(READY)
 test-spark: machine $(READY)
 	@$(PY) -m pytest -n $(PROCESSES) tests/unit/spark tests/spark/test_rows.py tests/spark/test_sql.py tests/spark/test_pushdown_queries.py tests/spark/test_stream_queries.py
 
-# More random cases of the tests that try them, which are all that ask for their number: damaged logs, hurt and compacted
-# copies, reads beside a simulated broker, kills of jobs, codecs, schemas.
-CASES = $(shell grep -rl --include='test_*.py' '^from tests.support.cases import' tests | sort)
+# More random cases of the tests that try them, and the tests that take long: all properties, and what asks for the number
+# of its cases. That is damaged logs, hurt copies, reads beside a simulated broker, kills of jobs, codecs, schemas.
+CASES = $(shell (ls tests/property/test_*.py; grep -rl --include='test_*.py' '^from tests.support.cases import' tests) | sort -u)
 test-cases: machine $(READY)
 	@KAFKASEG_CASES=many $(PY) -m pytest -n $(PROCESSES) $(CASES)
 

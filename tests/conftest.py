@@ -17,6 +17,8 @@ import pyspark.sql.datasource as pyspark_datasource
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cases import count_cases
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -67,7 +69,7 @@ sys.dont_write_bytecode = False
 # a JVM that lives for minutes gains nothing from the second compiler, and its collector needs no threads of its own
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
-settings.register_profile("short", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("short", derandomize=True, deadline=None, max_examples=count_cases(25, 50))
 settings.register_profile("few", derandomize=True, deadline=None, max_examples=10)  # --hypothesis-profile=few
 settings.register_profile(
     "long", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.cases import takes_long
 from tests.support.schema_logs import SchemaLog, write_values
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,6 +36,7 @@ def avro_order(number: int, item: str, schema_id: int = 7) -> bytes:
     return b"\x00" + struct.pack(">i", schema_id) + long(number) + long(len(text)) + text
 
 
+@takes_long
 def test_avro_values_and_those_that_do_not_fit(tmp_path: Path) -> None:
     """Orders and tombstones are told from values that are cut, of another schema, or not framed."""
     fields = [{"name": "orderId", "type": "long"}, {"name": "item", "type": "string"}]

@@ -33,7 +33,7 @@ from tests.support.spark_jars import find_jars
 
 ROOT = Path(__file__).parent.parent.parent
 JOB = ROOT / "examples" / "etl_job.py"
-MOMENTS = count_cases(4, 10)
+MOMENTS = count_cases(2, 10)
 # Spark 4.0 and 4.1 finish a micro-batch that was begun, and end: the next run takes the rest
 RUNS_AFTER_DEATH = 1 if HAS_LIMITS else 2
 TABLE = "lake.db.events"  # where the format is Iceberg

@@ -20,6 +20,7 @@ import pytest
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 
+from tests.support.cases import takes_long
 from tests.support.rows import ORDERS, TIMESTAMP, TOPIC, expected
 
 ROOT = Path(__file__).parent.parent.parent
@@ -102,6 +103,7 @@ def test_what_is_saved_is_whole_and_names_no_machine(saved: Any) -> None:
         assert private not in text
 
 
+@takes_long
 # jupyter_client and zmq warn of their own ways
 @pytest.mark.filterwarnings("ignore:::jupyter_client", "ignore:::zmq", "ignore:::tornado")
 def test_a_run_says_what_is_saved(saved: Any, tmp_path: Path) -> None:

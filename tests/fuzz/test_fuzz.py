@@ -22,7 +22,7 @@ from tests.support.compiled import bounds_checked_code
 ROOT = Path(__file__).parents[2]
 _WANTED = os.environ.get("KAFKASEG_LONG", "")
 LONG = int(_WANTED) if _WANTED.isdecimal() and int(_WANTED) > 1 else 20_000 if _WANTED else 0
-CASES = LONG or count_cases(400, 2_000)
+CASES = LONG or count_cases(200, 2_000)
 MEMORY_MIB = 1024  # peak resident size of the whole process, numba's compiler and pyarrow included
 
 
@@ -57,14 +57,14 @@ def test_mutated_segments() -> None:
 
 def test_mutated_segments_with_bounds_checked() -> None:
     """The same with kernels that check every index: they read and write nothing outside their arrays."""
-    count = LONG // 10 or count_cases(100, 500)
+    count = LONG // 10 or count_cases(50, 500)
     environment = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(bounds_checked_code())}
     assert run(1_000_000, count, seconds=600 + count, **environment)["cases"] == count
 
 
 def test_mutated_segments_without_the_jit() -> None:
     """The same with kernels run by the interpreter, where an index below zero or a wrapped number would show too."""
-    count = LONG // 100 or count_cases(25, 100)
+    count = LONG // 100 or count_cases(10, 100)
     assert run(2_000_000, count, seconds=600 + 10 * count, NUMBA_DISABLE_JIT="1")["cases"] == count
 
 

@@ -40,7 +40,7 @@ from tests.support.simulated_copies import LENIENT, same, scanned, show
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 
-CASES = count_cases(400, 800)
+CASES = count_cases(120, 800)
 PARTS = 4
 FAILED_ONCE = [
     12008380,  # a batch with a wrong offset behind what the plan reads of its file, in a compacted topic: a limit

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import takes_long
 from tests.support.compiled import bounds_checked_code
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,6 +24,7 @@ MODES = {
 }
 
 
+@takes_long
 @pytest.mark.parametrize("mode", MODES)
 def test_kernels_in_another_mode(mode: str, tmp_path: Path) -> None:
     """A few examples of every kernel's tests pass as well, and no array is indexed outside its bounds."""

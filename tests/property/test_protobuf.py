@@ -59,7 +59,7 @@ def strip_message(made: Any) -> None:
 
 
 @given(seed=st.integers(0, 2**63))
-@settings(max_examples=count_cases(500, 1_500))
+@settings(max_examples=count_cases(250, 1_500))
 def test_what_google_parses(seed: int) -> None:
     """The descriptor is that of Google's compiler. Values of three writers are what its parser reads as the reader."""
     rng = random.Random(seed)
@@ -101,7 +101,7 @@ def test_what_google_parses(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 2**63))
-@settings(max_examples=count_cases(200, 2_000))
+@settings(max_examples=count_cases(100, 2_000))
 def test_a_damaged_row_costs_no_other(seed: int) -> None:
     """Bytes of one value changed: the others are as they were, in batches of any size. The row is what Google says."""
     rng = random.Random(seed)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import kafka_segment_source
+from tests.support.cases import takes_long
+
+pytestmark = takes_long
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"
