@@ -1116,6 +1116,11 @@ LOOSENED = [
             "header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)",
             "header = _find_twin(copy, segment, last, other, gap)",
         ),
+        (
+            "copies: a last batch against one that another copy has at its place is wrong",
+            "return next(filter(other.has_at_its_place, overlapping), None)",
+            "return None",
+        ),
     ),
     *_of(
         "partition/holding.py",

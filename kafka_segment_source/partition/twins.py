@@ -15,6 +15,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.partition.copy_tail import Tail
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.strays import Stray
 from kafka_segment_source.storage.files import InputFile
@@ -27,7 +28,7 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     """Leaves out the copy's last batch if another copy proves that its offset is wrong. Returns a warning if so.
 
     The batch leaves a gap after the one before it, and no batch follows it to prove its offset. Another copy has the
-    same batch inside the gap.
+    same batch inside the gap. Or the batch was believed against one before it that another copy has at its place.
     """
     tail, last = copy.tail, copy.tail.last
     if last is None or tail.expected is None or last.base_offset <= tail.expected:
@@ -37,7 +38,8 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     for other in others:
         gap = OffsetRange(tail.expected, last.base_offset)
         header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)
-        if header is None:
+        before = None if at_its_place or header is not None else _find_contradiction(tail, last, other)
+        if header is None and before is None:
             continue
         is_cut = copy.policy.drop_malformed or (tail.damage is None and tail.before is None)
         log = copy.log
@@ -46,7 +48,7 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
         copy.leave_last_batch(log)
         return (
             f"{segment.path!r} has a wrong offset at byte {last.position}: found {last.base_offset}, and"
-            f" {other.log.directory!r} has the same batch at {header.base_offset}; it is read from there"
+            f" {other.log.directory!r} has the {_name_proof(header, before)}; it is read from there"
             + (
                 f"; what lies behind it is not read here (mode=DROPMALFORMED): {tail.damage}"
                 if is_cut and tail.damage is not None
@@ -55,6 +57,24 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
         )
     copy.has_proven_end = bool(at_its_place)  # a copy of this copy proves nothing against a third one
     return None
+
+
+def _find_contradiction(tail: Tail, last: BatchHeader, other: CopyView) -> BatchHeader | None:
+    """Returns a batch before the last one that was left out as the two contradict each other, and that another copy has
+    at its place."""
+    overlapping = (
+        stray.batch
+        for stray in tail.strays
+        if stray.batch.position < last.position and last.base_offset <= stray.batch.last_offset
+    )
+    return next(filter(other.has_at_its_place, overlapping), None)
+
+
+def _name_proof(twin: BatchHeader | None, before: BatchHeader | None) -> str:
+    if twin is not None:
+        return f"same batch at {twin.base_offset}"
+    assert before is not None
+    return f"batch before it at {before.base_offset}"
 
 
 def has_damaged_twin(copy: CopyView, batch: BatchHeader) -> bool:

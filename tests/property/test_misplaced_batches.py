@@ -93,13 +93,20 @@ class Misplaced:
         return set(self.rows) - set(self.sound).intersection(*kept) | unread
 
     def _is_behind_seam(self) -> bool:
-        """Whether the batch that states another offset lies behind one at which another copy begins."""
+        """Whether the batch that states another offset lies behind one at which a copy begins that is not compacted and
+        has the rest of the file: the plan may end there."""
         _, at, _, _, _, stated, _, name = self.made.notes[0].replace(":", "").split()
         hurt = self.made.copies[int(at)]
         (file,) = (file for file in hurt.files if file.base == int(name))
         bases = [int.from_bytes(held.batch.data[:8]) for held in file.batches]
-        starts = {copy.held()[0].base for copy in self.made.copies if copy is not hurt and copy.held()}
-        return not starts.isdisjoint(bases[: bases.index(int(stated))])
+        moved = bases.index(int(stated))
+        sound = (copy for copy in self.made.copies if copy is not hurt and not copy.is_compacted)
+        others = ({batch.base for batch in copy.held()} for copy in sound)
+        return any(
+            min(held) in bases[:moved] and held.issuperset({*bases[bases.index(min(held)) :]} - {int(stated)})
+            for held in others
+            if held
+        )
 
 
 def make_case(number: int) -> Misplaced:

@@ -356,3 +356,14 @@ def test_a_wrong_offset_at_the_end_of_a_segment_is_no_second_loss(turn: int, tmp
     paths = write_copies(tmp_path, *hurt)[::turn]
     problems = [found.what for found in kafkaseg.verify(paths).together if found.problem]
     assert len(problems) == 1 and "no copy holds the offsets 5 to 9 whole" in problems[0]
+
+
+@TURNS
+def test_a_last_batch_against_one_that_another_copy_has_at_its_place(turn: int, tmp_path: Path) -> None:
+    """The last batch steps back into a gap, so it or the one before it is wrong. The other copy has the one before
+    (replica sets 14010021)."""
+    hurt = {0: "[0-12 e0] [21 e0] [22-23 e0 @20]"}
+    compacted = {0: "[0-12 e0]", 21: "[21 e0] [22-23 e0 (22)] [24 e0]"}
+    paths = write_copies(tmp_path, hurt, compacted)[::turn]
+    (tmp_path / "copy1" / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+    assert read(paths) == rows((0, 12, 0), (21, 22, 0), (24, 24, 0))
