@@ -43,6 +43,7 @@ from tests.support.waiting import without_pauses
 CASES = count_cases(120, 800)
 PARTS = 4
 FAILED_ONCE = [
+    1252,  # a copy holds nothing where its batch lies in another file (with that rule loosened)
     12008380,  # a batch with a wrong offset behind what the plan reads of its file, in a compacted topic: a limit
     11012063,  # the place of a moved batch is in another part of its file, and another copy is read between both
 ]
