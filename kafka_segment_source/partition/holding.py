@@ -164,7 +164,8 @@ class ListedCopy:
         return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
 
     def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
-        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments."""
+        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments. It may
+        be empty."""
         common = self.common(segment, end)
         for own in self.copy.segments_in(common):
             if not own.size:
@@ -173,8 +174,7 @@ class ListedCopy:
             held = common.intersect(own.span)
             if reached is not None:
                 held = held.intersect(OffsetRange(end=reached))
-            if not held.is_empty:
-                yield held
+            yield held
 
 
 def _make_key(segment: Segment) -> _Key:

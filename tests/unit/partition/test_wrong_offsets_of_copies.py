@@ -367,3 +367,29 @@ def test_a_last_batch_against_one_that_another_copy_has_at_its_place(turn: int, 
     paths = write_copies(tmp_path, hurt, compacted)[::turn]
     (tmp_path / "copy1" / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
     assert read(paths) == rows((0, 12, 0), (21, 22, 0), (24, 24, 0))
+
+
+@TURNS
+def test_a_last_segment_of_a_compacted_copy_that_begins_above_its_name(turn: int, tmp_path: Path) -> None:
+    """What another compacted copy has below its first batch is read from there."""
+    before = {0: "[0-11 e0]"}
+    paths = write_copies(tmp_path, before | {12: "[14-15 e0] [16-19 e0]"}, before | {12: "[12-13 e0]"})
+    for path in paths:
+        (Path(path) / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+    assert offsets(paths[::turn]) == [*range(20)]
+
+
+@TURNS
+def test_a_copy_of_an_old_format_from_which_a_message_is_gone(turn: int, tmp_path: Path) -> None:
+    """Offsets of messages of magic 1 show no compaction: the copy with more bytes has more of them."""
+    messages = [
+        writer.message_set_v1([writer.Rec(0, 1000 + 10 * at, b"k", b"v%d of e0" % at)], base_offset=at)
+        for at in range(6)
+    ]
+    paths = []
+    for name, kept in (("whole", messages), ("thinned", [*messages[:2], *messages[3:]])):
+        folder = tmp_path / name / "t-0"
+        folder.mkdir(parents=True)
+        (folder / writer.segment_name(0)).write_bytes(b"".join(kept))
+        paths.append(str(folder.parent))
+    assert offsets(paths[::turn]) == [*range(6)]
