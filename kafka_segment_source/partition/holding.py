@@ -164,8 +164,8 @@ class ListedCopy:
         return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
 
     def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
-        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments. It may
-        be empty."""
+        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments. A
+        range may be empty."""
         common = self.common(segment, end)
         for own in self.copy.segments_in(common):
             if not own.size:
