@@ -393,3 +393,11 @@ def test_a_copy_of_an_old_format_from_which_a_message_is_gone(turn: int, tmp_pat
         (folder / writer.segment_name(0)).write_bytes(b"".join(kept))
         paths.append(str(folder.parent))
     assert offsets(paths[::turn]) == [*range(6)]
+
+
+@TURNS
+def test_a_thinned_copy_beside_one_whose_damage_hides_its_bytes(turn: int, tmp_path: Path) -> None:
+    """Another copy has more bytes than the sound ones of this one up to the damage, and shows that records are gone."""
+    damaged = {0: "[0-2 e0] [3-5 e0 !] [6-8 e0]", 9: "[9 e0]"}
+    thinned = {0: "[0-2 e0 (1)] [3-5 e0]", 6: "[6-8 e0] [9 e0]"}
+    assert offsets(write_copies(tmp_path, damaged, thinned)[::turn]) == [*range(10)]
