@@ -39,7 +39,8 @@ _OFFSETS = (
 
 
 _TIERS = (
-    "tests/unit/storage/tiered/test_nameless_topics.py tests/unit/storage/tiered/test_tiered_storage.py"
+    "tests/unit/logdir/test_topic_choice.py"
+    " tests/unit/storage/tiered/test_nameless_topics.py tests/unit/storage/tiered/test_tiered_storage.py"
     " tests/fuzz/test_tier_fuzz.py tests/storage/test_tier_faults.py"
     " tests/unit/partition/test_copy_chain.py"
 )
