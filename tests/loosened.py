@@ -33,7 +33,8 @@ _TRANSACTIONS = (
 
 
 _OFFSETS = (
-    "tests/unit/reading/test_wrong_offsets.py tests/unit/partition/test_offset_proof.py"
+    "tests/unit/decoding/test_offset_order.py tests/unit/decoding/test_belief.py"
+    " tests/unit/reading/test_wrong_offsets.py tests/unit/partition/test_offset_proof.py"
     " tests/property/test_hurt_copies.py"
 )
 
