@@ -2005,7 +2005,7 @@ LOOSENED = [
     ),
     *_of(
         "partition/copy_view.py",
-        "tests/unit/partition/test_copy_chain.py",
+        "tests/unit/partition/test_copy_view.py tests/unit/partition/test_copy_chain.py",
         (
             "chain: a segment with damage ends where its last batch does",
             "surveyed.faults[-1] is not None else last.last_offset + 1",
@@ -2087,7 +2087,7 @@ LOOSENED = [
     ),
     *_of(
         "partition/copy_bytes.py",
-        _OFFSETS,
+        "tests/unit/partition/test_copy_bytes.py",
         (
             "offsets: bytes of a jump count for no offset",
             "if header is not None and header.last_offset < limit:",

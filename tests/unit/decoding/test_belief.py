@@ -45,6 +45,7 @@ def test_a_batch_behind_damage_that_the_next_one_does_not_follow(third: int, wro
     headers[batch_headers.LAST_OFFSET] = [last for _, last in spans]
     headers[batch_headers.COUNT] = [last - first + 1 for first, last in spans]
     headers[batch_headers.POSITION] = [200, 300]
+    headers[batch_headers.MAGIC] = 2
     belief = SimpleNamespace(
         _split=SimpleNamespace(copies=("one", "other"), start=0),
         last=None,

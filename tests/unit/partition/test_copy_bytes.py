@@ -22,3 +22,12 @@ def test_whole_batches_of_other_offsets_are_no_bytes_of_these(tmp_path: Path) ->
         copy.survey(copy.log.segments[0])
         sizes.append(bytes_between(copy, OffsetRange(0, 10))[0])
     assert sizes == [len(encode_batches("[0-4 e0] [5-9 e0]"))] * 2
+
+
+def test_a_batch_beyond_its_segment_is_at_no_place(tmp_path: Path) -> None:
+    """Nobody knows whether the wanted offsets end before it or behind it."""
+    paths = write_copies(tmp_path, {0: "[0-4 e0] [5-9 e0 @99]", 10: "[10-12 e0]"}, {0: "[0-9 e0]"})
+    options, _ = parse_options({"path": json.dumps(paths)})
+    copy = available_copies(options.source, options.policy)[0]
+    sound, all_of_it = len(encode_batches("[0-4 e0]")), len(encode_batches("[0-4 e0] [5-9 e0]"))
+    assert bytes_between(copy, OffsetRange(0, 8)) == (sound, all_of_it)
