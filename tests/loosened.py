@@ -1595,15 +1595,6 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "reading/mending.py",
-        "tests/unit/partition/test_offset_proof.py",
-        (
-            "offsets: a file that steps back behind its own end is damage",
-            "if not pieces and _steps_back(split, wanted, copies, error):",
-            "if False:",
-        ),
-    ),
-    *_of(
         "partition/chain.py",
         _REPLICAS,
         (

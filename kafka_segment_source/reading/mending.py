@@ -92,8 +92,6 @@ def mend(
     pieces: list[Piece] = []
     for offsets, held in surveyed.held_by(report):
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
-    if not pieces and _steps_back(split, wanted, copies, error):
-        return [Lost(wanted, error)]
     if not isinstance(error, CorruptRecordError):
         return pieces
     known = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
@@ -105,18 +103,6 @@ def mend(
 
 def _start_of(piece: Piece) -> int:
     return piece.offsets.start if isinstance(piece, Lost) else piece.bounds.offsets.start
-
-
-def _steps_back(split: SegmentSplit, wanted: OffsetRange, copies: Sequence[CopyView], error: KafkaSegmentError) -> bool:
-    """Whether the damage lies before the end of the split's log, and what was read lies behind that end.
-
-    Then the file contradicts the offsets that were read: two of them are wrong, and no survey of the wanted offsets
-    sees the batches that were passed over.
-    """
-    if not isinstance(error, DataError) or error.path != split.path:
-        return False
-    tails = (copy.tail for copy in copies if copy.log.segments and copy.log.segments[-1].path == split.path)
-    return any(error.position < tail.position and wanted.start > tail.end for tail in tails)
 
 
 def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
