@@ -123,9 +123,10 @@ def test_values_that_cannot_be_used(
     if how == "environment":
         if "AWS_CONNECT_TIMEOUT" in changed:
             pytest.skip("it is an option only")
-        for name, text in options.items():
-            monkeypatch.setenv(name.upper(), text)
-        monkeypatch.setattr(object_client, "_clients", {})  # one that was made is kept
+        with object_client._clients_lock:  # a thread of the test before may still make a client of the old environment
+            for name, text in options.items():
+                monkeypatch.setenv(name.upper(), text)
+            monkeypatch.setattr(object_client, "_clients", {})  # one that was made is kept
         options = {}
     error = error_of(**options)
     assert isinstance(error, PathError) and said in str(error), str(error)
