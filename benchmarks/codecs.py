@@ -42,7 +42,7 @@ def _codec(codec: str, runs: int) -> Iterator[Row]:
     events = log(LogShape(1, codec).of_bytes(_STORED))
     split = chunks.first_split(events)
     source = chunks.chunks(split, 1)
-    data = memoryview(source[0].data)
+    data = source[0].data.data
     stored = [
         data[start + kafka_format.BATCH_OVERHEAD : start + size]
         for start, size in zip(
@@ -65,7 +65,10 @@ def _codec(codec: str, runs: int) -> Iterator[Row]:
 
     if codec in ("lz4", "snappy"):
         kernel = chunks.kernel_of_codec(source, kafka_format.CODEC_NAMES.index(codec))
-        works = {"kernel": lambda *_: kernel(), "library": lambda *_: [ours(each, 0) for each in stored]}
+        works: dict[str, Decompress] = {
+            "kernel": lambda *_: kernel(),
+            "library": lambda *_: [ours(each, 0) for each in stored],
+        }
         both = _in_turn(works, [pairs[0]], runs)
         ratios = [library / one for one, library in zip(both["kernel"], both["library"], strict=True)]
         note = f"{size / statistics.median(both['kernel']) / 1e6:.0f} MB/s"
@@ -109,7 +112,7 @@ def _ours(codec: int, stored: memoryview, _: int) -> memoryview:
     """Into a buffer that is used again, as a scan does it."""
     _OUT.clear()
     decompress(codec, stored, _OUT, chunks.LIMIT)
-    return memoryview(_OUT.data[: _OUT.size])
+    return _OUT.data[: _OUT.size].data
 
 
 # --- every library that may be installed; each gets the stored bytes and, as an advantage, their plain size
@@ -130,7 +133,7 @@ def _rivals(codec: str) -> dict[str, Decompress]:
     return found
 
 
-def _xerial(decompress_block: Callable[[memoryview], object]) -> Decompress:
+def _xerial(decompress_block: Callable[[memoryview], bytes]) -> Decompress:
     """A decompressor of raw blocks as one of the framing that Java writes."""
 
     def whole(stored: memoryview, _: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from crc32c import crc32c
@@ -80,7 +81,7 @@ def _look_up(case: _Case, settings: Settings) -> Iterator[Row]:
     times = repeat(asked, settings.runs)
     yield row(f"{name}: plan", times, "s", PLAN, f"{min(times) / case.segments * 1e6:.0f} µs a segment", True)
 
-    def read(**options: object) -> None:
+    def read(**options: Any) -> None:
         kafka_segment_source.scan(str(case.path), key=_ASKED, **options).read_all()
 
     pairs = alternate(partial(read, zoneMaps=case.maps), read, settings.runs)
@@ -118,7 +119,7 @@ def _decode(settings: Settings) -> Iterator[Row]:
     for codec in ("none", "lz4"):
         events = log(LogShape(RECORDS[119], codec, segments=4).of_bytes(_SIZE // (16 if settings.quick else 1)))
 
-        def read(path: str = str(events.path), **options: object) -> int:
+        def read(path: str = str(events.path), **options: Any) -> int:
             return sum(batch.num_rows for batch in kafka_segment_source.scan(path, **options))
 
         pairs = alternate(partial(read, key=_ASKED), read, settings.runs)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import kafka_segment_source
 from benchmarks.latest_keys import write_keys
@@ -42,7 +43,7 @@ def _size_of(settings: Settings) -> tuple[int, int]:
     return (_RECORDS // 20, _KEYS // 20) if settings.quick else (_RECORDS, _KEYS)
 
 
-def read(path: str, **options: object) -> int:
+def read(path: str, **options: Any) -> int:
     return sum(batch.num_rows for batch in kafka_segment_source.scan(path, **options))
 
 

@@ -125,7 +125,7 @@ class _Template:
 def column_names(headers: bool) -> tuple[str, ...]:
     """The columns of a read, with headers or without."""
     options, _ = parse_options({"path": "/", "includeHeaders": str(headers)})
-    return RECORDS.default_names(options)
+    return RECORDS.default_names(options.content)
 
 
 def cache_directory() -> Path:
@@ -257,7 +257,7 @@ def _template(chance: random.Random, codec: str, value_bytes: int, headers: bool
     body = b"".join(_record(chance, number, value_bytes, headers, deltas[number]) for number in range(count))
     stored = "snappy-xerial" if codec == "snappy" else codec
     batch = writer.record_batch_of(
-        writer.compress(stored, body),
+        writer.compress(stored, body),  # type: ignore[arg-type]  # one of its words
         attributes=writer.CODEC_IDS[stored],
         last_offset_delta=count - 1,
         base_timestamp=ORIGIN,

@@ -115,7 +115,8 @@ def _scan(server: Remote, events: Log) -> int:
 
 def _fetch(server: Remote, events: Log, files: list[tuple[str, int]], tasks: int = 1) -> int:
     """Fetches the bytes of the log by the same client, with as many ranges in flight as some tasks have."""
-    store: Any = S3Store(BUCKET, config=dict(server.options), client_options={"allow_http": True})
+    config: Any = server.options
+    store: Any = S3Store(BUCKET, config=config, client_options={"allow_http": True})
     ranges = [
         (f"{_key(events.path)}/{name}", start, min(RANGE_BYTES, size - start))
         for name, size in files

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -28,7 +29,7 @@ class WatchedSource(KafkaSegmentDataSource):
         """As in `format("watched")`."""
         return "watched"
 
-    def reader(self, schema: object) -> DataSourceReader:
+    def reader(self, schema: Any) -> DataSourceReader:
         """Spark's hook."""
         return _WatchedReader(super().reader(schema))
 

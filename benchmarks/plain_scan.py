@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import kafka_segment_source
 from benchmarks.full_scan import RECORDS
@@ -50,7 +51,7 @@ def _measure(events: Log, runs: int) -> Row:
     )
 
 
-def read(events: Log, **options: object) -> int:
+def read(events: Log, **options: Any) -> int:
     """How many rows a scan of the log gives."""
     options = {"threads": 1, "includeHeaders": events.shape.headers, **options}
     batches = kafka_segment_source.scan(str(events.path), **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import kafka_segment_source
 from benchmarks.logs import FIRST_OFFSET, FIRST_TIMESTAMP, LAST_OFFSET, Log, LogShape, log
@@ -48,7 +49,7 @@ def _shape(count: int) -> LogShape:
     return LogShape(_RECORDS * count, segments=count, batch_bytes=1024)
 
 
-def _kinds(events: Log) -> dict[str, dict[str, object]]:
+def _kinds(events: Log) -> dict[str, dict[str, Any]]:
     middle = events.batches[len(events.batches) // 2]
     since, until = int(middle[FIRST_TIMESTAMP]), int(middle[FIRST_TIMESTAMP]) + 1000
     offsets = f'{{"events": {{"0": {middle[FIRST_OFFSET]}}}}}', f'{{"events": {{"0": {middle[LAST_OFFSET] + 1}}}}}'
@@ -63,5 +64,5 @@ def _kinds(events: Log) -> dict[str, dict[str, object]]:
     }
 
 
-def _plan(path: str, options: dict[str, object]) -> int:
+def _plan(path: str, options: dict[str, Any]) -> int:
     return kafka_segment_source.plan(path, **options).segments_kept

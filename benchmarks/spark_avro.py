@@ -103,7 +103,8 @@ def main() -> None:
             spark.dataSource.register(source)
         typed = spark.read.format("kafkaseg").options(**options).schema(kafka_ddl(spark, path)).load(held)
         raw = spark.read.format("kafkaseg").option("subscribe", "orders").schema("value binary").load(held)
-        for name, given in (("typed", options), ("raw", {"subscribe": "orders"})):
+        selections: dict[str, dict[str, Any]] = {"typed": options, "raw": {"subscribe": "orders"}}
+        for name, given in selections.items():
             reader = kafka_segment_source.scan(path, columns=["value"], **given)
             with pyarrow.ipc.new_file(str(path / f"{name}.arrow"), reader.schema) as file:
                 for batch in reader:

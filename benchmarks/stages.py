@@ -49,7 +49,7 @@ def _stages(codec: str, size: int, headers: bool, runs: int) -> Iterator[Row]:
     source = chunks.chunks(split, 2**30)
     groups = chunks.groups(split, source)
     stored = [
-        (memoryview(chunk.data)[at + kafka_format.BATCH_OVERHEAD : at + size])
+        (chunk.data.data[at + kafka_format.BATCH_OVERHEAD : at + size])
         for chunk in source
         for at, size in zip(
             (chunk.headers[batch_headers.POSITION] - chunk.position).tolist(),

@@ -20,7 +20,7 @@ from benchmarks import sessions
 from benchmarks.logs import TOPIC, Log, LogShape, cache_directory, log
 from benchmarks.measure import alternate
 from benchmarks.results import Goal, Row, Settings, row
-from kafka_segment_source.decoding.tables import RECORDS
+from kafka_segment_source.decoding.tables import RECORDS, Reading
 from kafka_segment_source.options import parse_options
 from kafka_segment_source.scanning import read_splits
 from kafka_segment_source.streams.listings import LISTING_SECONDS
@@ -112,7 +112,8 @@ def _read_newest(events: Log) -> float:
     plan = stream.plan(start, stream.find_next(start, limited=True))
     schema = RECORDS.arrow_schema(list(sessions.columns_of(events)))
     tasks = [] if plan is None else plan.tasks
-    found = sum(batch.num_rows for splits in tasks for batch in read_splits(splits, stream.options, schema))
+    reading = Reading(stream.options.source, stream.options.policy, stream.options.content, RECORDS)
+    found = sum(batch.num_rows for splits in tasks for batch in read_splits(splits, reading, schema))
     if found != _NEWEST:
         raise AssertionError(f"{found} rows, not the newest {_NEWEST}")
     return time.process_time() - begin

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import kafka_segment_source
 from benchmarks import sessions
@@ -48,7 +49,7 @@ _SIZES = (1, 10, 100)
 class _Window:
     """A question, as options, and the bytes of the batches that hold its answer."""
 
-    options: dict[str, object]
+    options: dict[str, Any]
     own_bytes: int
 
 
@@ -78,7 +79,7 @@ def window_of(kind: str, events: Log, span: int) -> _Window:
     if kind == OFFSETS:
         start, end = int(first[FIRST_OFFSET]) + 1, int(last[LAST_OFFSET])
         names = {"startingOffsets": start, "endingOffsets": end}
-        options: dict[str, object] = {name: json.dumps({TOPIC: {"0": offset}}) for name, offset in names.items()}
+        options: dict[str, Any] = {name: json.dumps({TOPIC: {"0": offset}}) for name, offset in names.items()}
         return _Window(options, events.bytes_of_offsets(start, end))
     since, until = int(first[FIRST_TIMESTAMP]) + 1, int(last[LAST_TIMESTAMP])
     options = {"since": since, "until": until}

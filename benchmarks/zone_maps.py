@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import kafka_segment_source
 from benchmarks import sessions
@@ -57,7 +58,7 @@ class _Case:
     maps: Path
 
     @property
-    def bounds(self) -> dict[str, object]:
+    def bounds(self) -> dict[str, Any]:
         return {"since": self.since, "until": self.until}
 
 
@@ -112,7 +113,7 @@ def _zones_with_rows(case: _Case, cell: int) -> int:
 
 def _bytes(case: _Case) -> Iterator[Row]:
     least = _zones_with_rows(case, zone_making.ZONE_BYTES)
-    ways: dict[str, dict[str, object]] = {
+    ways: dict[str, dict[str, Any]] = {
         "zoneMaps": {"zoneMaps": case.maps},
         "neither": {},
         "timestampDisorder": {"timestampDisorder": f"{case.events.shape.late_ms + 10}ms"},

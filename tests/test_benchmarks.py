@@ -15,6 +15,7 @@ from benchmarks import logs, readme, results, turn
 from benchmarks.logs import CODECS, LogShape
 from tests.support import index_writers, naive
 from tests.support.batches import Written
+from tests.support.cases import takes_long
 from tests.support.index_writers import Append, IndexWriter
 
 
@@ -191,3 +192,13 @@ def test_groups_with_works_name_them() -> None:
     for group in turn.WITH_WORKS:
         assert list(turn.names_of(group, results.Settings(quick=True), "")), group
     assert list(turn.names_of("scan", results.Settings(quick=True), "zstd")) == ["zstd, 119 B"]
+
+
+@takes_long
+def test_groups_run(tmp_path: Path) -> None:
+    """Those that need no Spark, with the least data: each of them measures all of its rows."""
+    groups = ["kernels", "codecs", "values", "stages", "scan", "threads", "processes", "planning", "latest", "grep"]
+    command = [sys.executable, "-m", "benchmarks", *groups, "--quick", "--output", str(tmp_path / "results.json")]
+    done = subprocess.run(command, cwd=turn.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert set(results.load(tmp_path / "results.json")["groups"]) == set(groups)
