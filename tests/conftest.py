@@ -70,6 +70,7 @@ sys.dont_write_bytecode = False
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
 settings.register_profile("short", derandomize=True, deadline=None, max_examples=count_cases(25, 50))
+settings.register_profile("seeded", deadline=None, max_examples=50)  # with --hypothesis-seed
 settings.register_profile("few", derandomize=True, deadline=None, max_examples=10)  # --hypothesis-profile=few
 settings.register_profile(
     "long", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow], print_blob=True

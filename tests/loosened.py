@@ -2296,7 +2296,7 @@ def caught_by(loosened: Loosened) -> str | None:
     """The test that fails for the change, with few cases or else with many, or None if all pass. Raises ValueError if
     its line is not there once."""
     with tempfile.TemporaryDirectory(prefix="kafkaseg-loosened-") as directory:
-        copy = _copy_to(Path(directory))
+        copy = copy_to(Path(directory))
         loosened.change.make(copy)
         return _find_failure(loosened, copy, "few") or _find_failure(loosened, copy, "many")
 
@@ -2315,7 +2315,7 @@ def _find_failure(loosened: Loosened, copy: Path, cases: str) -> str | None:
     return found[1]
 
 
-def _copy_to(directory: Path) -> Path:
+def copy_to(directory: Path) -> Path:
     """The repository, its large files as links; with compiled kernels, which keep their file's time."""
     for name in ("kafka_segment_source", "pyspark_kafkaseg", "tests"):
         shutil.copytree(ROOT / name, directory / name, ignore=lambda path, _: _left_out(Path(path)))

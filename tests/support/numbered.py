@@ -30,9 +30,11 @@ def check_part(check: Check, part: int, parts: int, cases: int) -> Counter[str]:
 def run_numbered(arguments: list[str], check: Check, show: Callable[[int], None] = lambda _: None) -> int:
     """Tries cases by hand, and prints those that fail. arguments: the first number, and how many; one by default.
 
-    A single case that fails is shown, and its error is raised. Returns the exit status.
+    A single case that fails is shown, and its error is raised. `--stop` ends with the first one that fails. Returns the
+    exit status.
     """
     logging.disable(logging.CRITICAL)
+    most_failed = 0 if "--stop" in arguments else _MOST_FAILED
     first, count = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
     words: Counter[str] = Counter()
     failed, began = 0, time.monotonic()
@@ -45,7 +47,7 @@ def run_numbered(arguments: list[str], check: Check, show: Callable[[int], None]
             if count == 1:
                 show(number)
                 raise
-            if failed > _MOST_FAILED:
+            if failed > most_failed:
                 break
     print(f"{words.total() + failed} cases, {failed} failed, {dict(words)}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.loosened import LOOSENED, ROOT, Loosened
+from tests.loosened_cases import FOUND_BY, GENERATORS
 from tests.simulation.mutations import MUTATIONS, Mutation
 
 
@@ -19,3 +20,9 @@ def test_a_mutation_is_of_the_package(mutation: Mutation) -> None:
     """`python -m tests.simulation.mutations` makes each: the text that it changes stands in its file once."""
     for change in mutation.changes:
         assert change.count(ROOT) == 1
+
+
+def test_generators_find_rules_that_there_are() -> None:
+    """`python -m tests.loosened_cases` runs the generator of each rule."""
+    assert FOUND_BY.keys() <= GENERATORS.keys()
+    assert {name for names in FOUND_BY.values() for name in names} <= {each.rule for each in LOOSENED}
