@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -264,24 +265,43 @@ def _check_bounds(files: SimulatedFiles, paths: list[str], expected: Expected, r
     after = random.randint(first, expected.end)
     options: dict[str, Any] = random.choice([{}, {"minPartitions": 5}, {"maxRecordsPerPartition": 3}])
     options |= random.choice([{}, {}, {"trustIndexes": False}, {"mode": "DROPMALFORMED"}])
-    wanted = dict(expected.rows)
-    unheld = {row[0]: row for batch in expected.unheld if batch.kind in ("data", "txn") for row in batch.rows}
-    unnoticed = {row[0] for batch in expected.unheld if batch.base in expected.unnoticed for row in batch.rows}
     how = 2 if is_mapped else random.randrange(3)
     if how == 0:
+        window = Window(range(first, after))
         options |= {"startingOffsets": {TOPIC: {"0": first}}, "endingOffsets": {TOPIC: {"0": after}}}
-        wanted = {offset: row for offset, row in wanted.items() if first <= offset < after}
-        unheld = {offset: row for offset, row in unheld.items() if first <= offset < after}
     else:
         moments = [row[1] for row in expected.rows.values()] or [0]
         since, until = sorted((random.choice(moments), random.choice(moments) + random.choice([0, 1, 30])))
+        window = Window(times=range(since, until))
         options |= {"since": since, "until": until}
-        wanted = {offset: row for offset, row in wanted.items() if since <= row[1] < until}
-        unheld = {offset: row for offset, row in unheld.items() if since <= row[1] < until}
         if how == 2:
             options["zoneMaps"] = MAPS
             if not is_mapped:
                 make_map(files, paths)
+    _check_window(files, paths, expected, options, window)
+    lost = [row for batch in expected.unheld for row in batch.rows if row[0] not in expected.unnoticed]
+    if lost:  # a time range may begin where nothing is left
+        since = random.choice(lost)[1]
+        _check_window(files, paths, expected, {"since": since}, Window(times=range(since, 2**62)))
+
+
+class Window(NamedTuple):
+    """The offsets and the timestamps that a read asks for."""
+
+    offsets: range = range(2**62)
+    times: range = range(-1, 2**62)  # -1: of magic 0
+
+    def choose(self, rows: Iterable[Row]) -> dict[int, Row]:
+        return {row[0]: row for row in rows if row[0] in self.offsets and row[1] in self.times}
+
+
+def _check_window(
+    files: SimulatedFiles, paths: list[str], expected: Expected, options: dict[str, Any], window: Window
+) -> None:
+    """Asserts that a read gives the rows of a window; an error if it is strict, and no copy holds some of them."""
+    wanted = window.choose(expected.rows.values())
+    unheld = window.choose(row for batch in expected.unheld if batch.kind in ("data", "txn") for row in batch.rows)
+    unnoticed = {row[0] for batch in expected.unheld if batch.base in expected.unnoticed for row in batch.rows}
     may_lack = expected.removed | expected.doubtful
     same(scanned(files, paths, **options | LENIENT), wanted, f"bounds {options}", may_lack)
     if "mode" in options:
