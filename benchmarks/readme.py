@@ -24,6 +24,7 @@ _ABOUT = {
     "kafka": "against Spark's Kafka source and a broker on the same machine",
     "scan": "full scan without Spark, one thread",
     "threads": "full scan without Spark, two threads",
+    "processes": "full scan without Spark, two processes",
     "windows": "a window of 0.5 % of a large log",
     "zone-maps": "a window of 0.5 % of a log with late records",
     "keys": "by key filters",
@@ -34,6 +35,9 @@ _ABOUT = {
     "views": "batches as a table",
     "latest": "the newest record of each key",
     "grep": "a search for a text that occurs nowhere",
+    "lines": "text out, beyond a scan",
+    "exports": "an export",
+    "values": "values of Avro beside a library",
     "kernels": "one core",
     "codecs": "decompression",
     "cold-start": "cold start",
@@ -167,7 +171,8 @@ def _machine(saved: dict[str, Any]) -> str:
 
 
 def _number(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2f}"
+    digits = 0 if figure >= 100 else 1 if figure >= 10 else 2
+    return f"{figure:,.{digits}f}"
 
 
 #: The pages that have figures: the names of their parts, and what is written there.
