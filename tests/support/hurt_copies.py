@@ -405,6 +405,21 @@ def move_last(random: Random, copy: Copy, others: list[Copy]) -> int | None:
     return moved.base
 
 
+def hide_end(random: Random, copy: Copy) -> list[int]:
+    """Damages the last batch of a segment, and another one before it. Answers their bases; none if no segment will do.
+
+    What lies before and between them is whole, and nothing behind it says where the segment ends.
+    """
+    usable = [file for file in copy.files if len(file.batches) > 2 and all(held.whole for held in file.batches)]
+    if not usable:
+        return []
+    file = random.choice(usable)
+    places = [random.randrange(len(file.batches) - 1), len(file.batches) - 1]
+    for at in places:
+        flip(random, file, at)
+    return [file.batches[at].batch.base for at in places]
+
+
 def bend(random: Random, file: File) -> int | None:
     """Flips a bit of the leader epoch of a batch between two of one epoch. Answers its base; None if no batch will do.
 
@@ -590,6 +605,13 @@ def case(number: int) -> Case:
         if moved is not None:
             copies[at].damaged = True
             notes.append(f"moved {moved}, the last of copy {at}")
+    if not stale and compacted_at is not None and number % 13 in (1, 6):
+        other = Random(~number * 7)
+        at = other.choice([at for at, copy in enumerate(copies) if not copy.is_compacted and copy.files] or [0])
+        hidden = hide_end(other, copies[at]) if not copies[at].is_compacted else []
+        if hidden:
+            copies[at].damaged = True
+            notes.append(f"flipped {hidden} of copy {at}")
     if number % 7 == 3:
         other = Random(~number * 2)
         files = [(at, file) for at, copy in enumerate(copies) for file in copy.files]
