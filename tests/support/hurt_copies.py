@@ -405,16 +405,20 @@ def move_last(random: Random, copy: Copy, others: list[Copy]) -> int | None:
     return moved.base
 
 
-def hide_end(random: Random, copy: Copy) -> list[int]:
-    """Damages the last batch of a segment, and another one before it. Answers their bases; none if no segment will do.
+def hide_end(random: Random, copy: Copy, others: list[Copy]) -> list[int]:
+    """Damages the last batch of a segment, and maybe another one before it. Answers their bases; none if it cannot be.
 
-    What lies before and between them is whole, and nothing behind it says where the segment ends.
+    What lies before and between them is whole, and nothing behind it says where the segment ends. Another copy may end
+    before the damage.
     """
-    usable = [file for file in copy.files if len(file.batches) > 2 and all(held.whole for held in file.batches)]
+    usable = [file for file in copy.files if len(file.batches) > 1 and all(held.whole for held in file.batches)]
     if not usable:
         return []
-    file = random.choice(usable)
-    places = [random.randrange(len(file.batches) - 1), len(file.batches) - 1]
+    ends = {other.held()[-1].after for other in others if other.held()}
+    outlasting = [file for file in usable if ends & {held.batch.base for held in file.batches[1:]}]
+    file = random.choice(outlasting or usable)
+    last = len(file.batches) - 1
+    places = sorted({random.randrange(last), last}) if random.random() < 0.3 else [last]
     for at in places:
         flip(random, file, at)
     return [file.batches[at].batch.base for at in places]
@@ -594,6 +598,13 @@ def case(number: int) -> Case:
             notes.append("single files")
         elif random.random() < 0.1:
             copy.twice = True
+    if not stale and compacted_at is not None and number % 13 in (1, 6):
+        other = Random(~number * 7)
+        at = compacted_at if number % 13 == 1 else other.randrange(count)
+        hidden = hide_end(other, copies[at], copies[:at] + copies[at + 1 :])
+        if hidden:
+            copies[at].damaged = True
+            notes.append(f"flipped {hidden} of copy {at}")
     if not stale and not number % 2:
         moved = move_behind(Random(~number), copies[number % len(copies)])
         if moved is not None:
@@ -605,13 +616,6 @@ def case(number: int) -> Case:
         if moved is not None:
             copies[at].damaged = True
             notes.append(f"moved {moved}, the last of copy {at}")
-    if not stale and compacted_at is not None and number % 13 in (1, 6):
-        other = Random(~number * 7)
-        at = other.choice([at for at, copy in enumerate(copies) if not copy.is_compacted and copy.files] or [0])
-        hidden = hide_end(other, copies[at]) if not copies[at].is_compacted else []
-        if hidden:
-            copies[at].damaged = True
-            notes.append(f"flipped {hidden} of copy {at}")
     if number % 7 == 3:
         other = Random(~number * 2)
         files = [(at, file) for at, copy in enumerate(copies) for file in copy.files]
