@@ -38,6 +38,7 @@ GROUPS = {
     "latest": "latest",
     "grep": "searches",
     "lines": "lines",
+    "listings": "listings",
     "exports": "exports",
     "rebuild": "rebuilds",
     "object-stores": "object_stores",

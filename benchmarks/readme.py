@@ -36,6 +36,7 @@ _ABOUT = {
     "latest": "the newest record of each key",
     "grep": "a search for a text that occurs nowhere",
     "lines": "text out, beyond a scan",
+    "listings": "ls and report",
     "exports": "an export",
     "values": "values of Avro beside a library",
     "kernels": "one core",

@@ -25,7 +25,7 @@ _IO = Path("/proc/self/io")
 def rows(settings: Settings) -> Iterator[Row]:
     """Large batches, of which headers alone are read, and small ones, of which every byte is."""
     large = log(LogShape(RECORDS[119], segments=8).of_bytes(_LARGE // (32 if settings.quick else 1)))
-    read = _bytes_read(lambda: _scan(large, view="batches"))
+    read = bytes_read(lambda: _scan(large, view="batches"))
     if read is not None:
         stored = sum(path.stat().st_size for path in large.path.glob("*.log"))
         yield row("batches of 16 KB: bytes read", read / stored, "of the log's", Goal(most=0.02))
@@ -68,7 +68,7 @@ def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
     return [ours / theirs for ours, theirs in pairs]
 
 
-def _bytes_read(work: Callable[[], object]) -> int | None:
+def bytes_read(work: Callable[[], object]) -> int | None:
     """Bytes that this process reads by system calls; None where the system does not tell."""
     work()
     if not _IO.exists():
