@@ -272,13 +272,18 @@ class SegmentView:
                 return header.position
         return None
 
-    def headers_from(self, offset: int, strict: bool = False) -> Iterator[BatchHeader | None]:
+    def headers_from(
+        self, offset: int, strict: bool = False, known: BatchHeader | None = None
+    ) -> Iterator[BatchHeader | None]:
         """Yields proven headers, from the batch that holds `offset` or the first after it, to the end of the file.
 
-        At the first batch that cannot be proven it yields one None and ends. strict: uses `strict_probe`.
+        At the first batch that cannot be proven it yields one None and ends. strict: uses `strict_probe`. known: a
+        header that this has yielded before; without an index file, a search for a later offset goes on there.
         """
         probe = self.strict_probe if strict else self.probe
         position = self._find_place(offset)
+        if known is not None and known.last_offset < offset:
+            position = max(position, known.position)
         for header in probe.walk(position):
             if header is None or header.last_offset >= offset:
                 yield header

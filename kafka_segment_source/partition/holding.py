@@ -66,13 +66,11 @@ def find_held_spans(at: int, copies: list[ListedCopy], near: OffsetRange) -> lis
     return [span for span in spans if not span.offsets.is_empty]
 
 
-def _cut_out(span: HeldSpan, offsets: OffsetRange) -> tuple[HeldSpan, HeldSpan]:
+def _cut_out(span: HeldSpan, offsets: OffsetRange) -> list[HeldSpan]:
     """Returns what is left of a span on both sides of some offsets."""
-    before, after = OffsetRange(end=offsets.start), OffsetRange(offsets.end)
-    return (
-        replace(span, offsets=span.offsets.intersect(before)),
-        replace(span, offsets=span.offsets.intersect(after)),
-    )
+    sides = OffsetRange(end=offsets.start), OffsetRange(offsets.end)
+    left = [span.offsets.intersect(side) for side in sides]
+    return [replace(span, offsets=part) for part in left if not part.is_empty]
 
 
 def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) -> Sequence[_Rated]:

@@ -138,12 +138,12 @@ def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) ->
     """Returns the offsets of whole batches that lie in another segment of this copy than they belong to, and that
     another copy has at their place, or what compaction left of them: this copy holds nothing there, and its gap is no
     work of compaction."""
-    return [
-        OffsetRange(batch.base_offset, batch.last_offset + 1)
+    return join_batches(
+        batch
         for segment in copy.segments_around(near)
         for batch, _ in copy.strays_of(segment)
         if not copy.has_at_its_place(batch) and any(is_in_place(copy, segment, batch, other) for other in others)
-    ]
+    )
 
 
 def join_batches(batches: Iterable[BatchHeader]) -> list[OffsetRange]:

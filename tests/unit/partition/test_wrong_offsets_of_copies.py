@@ -12,6 +12,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
+from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.streams import log_ends
 from tests.support import writer
 from tests.support.cases import choose_cases
@@ -401,3 +402,25 @@ def test_a_thinned_copy_beside_one_whose_damage_hides_its_bytes(turn: int, tmp_p
     damaged = {0: "[0-2 e0] [3-5 e0 !] [6-8 e0]", 9: "[9 e0]"}
     thinned = {0: "[0-2 e0 (1)] [3-5 e0]", 6: "[6-8 e0] [9 e0]"}
     assert offsets(write_copies(tmp_path, damaged, thinned)[::turn]) == [*range(10)]
+
+
+@TURNS
+@pytest.mark.parametrize("order", ["exchanged", "backward"])
+def test_many_batches_at_wrong_places(order: str, turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read grows with the number of batches, also where no index file says where they are."""
+    headers = [f"[{at} e0]" for at in range(200)]
+    exchanged = {0: headers[100:], 100: headers[:100]}
+    hurt = exchanged if order == "exchanged" else {0: headers[100::-1], 101: headers[101:]}
+    paths = write_copies(tmp_path, {base: " ".join(texts) for base, texts in hurt.items()}, {0: " ".join(headers)})[
+        ::turn
+    ]
+    asked: list[int] = []
+    proven = HeaderProbe.proven
+
+    def note_position(probe: HeaderProbe, position: int) -> object:
+        asked.append(position)
+        return proven(probe, position)
+
+    monkeypatch.setattr(HeaderProbe, "proven", note_position)
+    assert offsets(paths) == [*range(200)]
+    assert len(asked) < 30 * len(headers)
