@@ -1288,8 +1288,8 @@ LOOSENED = [
         _WRONG_OFFSETS,
         (
             "twins: what compaction left of a moved batch is at its place too",
-            "any(is_in_place(copy, segment, batch, other) for other in others)\n    ]",
-            "any(other.has_at_its_place(batch) for other in others)\n    ]",
+            "any(is_in_place(copy, segment, batch, other) for other in others)\n    )",
+            "any(other.has_at_its_place(batch) for other in others)\n    )",
         ),
         (
             "twins: the names of its segment say nothing of a moved batch",
