@@ -140,22 +140,23 @@ def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
     checkpoints = Checkpoints(Warnings(), log.storage)
     cleaned = checkpoints.is_cleaned(log)
-    compacted = cleaned or log.compacted or any(check.is_compacted or _has_gaps(check) for check in checks)
     for fault in checkpoints.faults:
         yield Finding(False, log.directory, fault, _CHECKPOINT)
-    gaps = []
+    left_out = []  # by compaction, as it seems
     for check in checks:
         following = check.segment.next_base_offset
         first = check.last_offset + 1
         reaches_end = any(end == check.segment.size for _, end in check.damaged)
-        if check.was_read and following is not None and following > first and not reaches_end:
+        if not check.was_read or following is None or following <= first or reaches_end:
+            continue
+        if cleaned or log.compacted or check.is_compacted or _has_gaps(check):  # as a read decides (`GapWatch`)
+            left_out.append(first)
+        else:
             what = f"no segment holds the offsets {first} to {following - 1}, after the last batch of this one"
-            gaps.append(Finding(True, check.segment.path, what, _GONE, check.end, first, is_loss=True))
-    if gaps and compacted:
-        what = f"between segments, offsets are in no file {len(gaps):,} times, first {gaps[0].offset}"
-        yield Finding(False, log.directory, what, _COMPACTED, None, gaps[0].offset)
-    else:
-        yield from gaps
+            yield Finding(True, check.segment.path, what, _GONE, check.end, first, is_loss=True)
+    if left_out:
+        what = f"between segments, offsets are in no file {len(left_out):,} times, first {left_out[0]}"
+        yield Finding(False, log.directory, what, _COMPACTED, None, left_out[0])
 
 
 def _has_gaps(check: SegmentCheck) -> bool:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import OptionError
+from kafka_segment_source.errors import DataLossError, OptionError
 from kafka_segment_source.storage.files import Bytes, InputFile
 from tests.cli.runner import answer
 from tests.support import writer
+from tests.support.layouts import write_copies
 from tests.support.writer import Rec
 
 LOGS = Path(__file__).parents[3] / "examples" / "data" / "orders" / "data"
@@ -138,3 +139,12 @@ def test_padding_of_index_files_is_hardly_read(tmp_path: Path, monkeypatch: pyte
     read.clear()
     assert kafkaseg.verify(folder).is_ok
     assert 199 * 20 <= sum(read) < 20_000
+
+
+def test_a_gap_behind_a_missing_segment_does_not_explain_it(tmp_path: Path) -> None:
+    """Compaction shows in the file before the missing one, as a read of it decides."""
+    [path] = write_copies(tmp_path, {0: "[0-1 e0] [2-3 e0]", 8: "[8 e0] [10 e0]"})
+    with pytest.raises(DataLossError):
+        kafkaseg.scan(path).read_all()
+    [partition] = kafkaseg.verify(path).partitions
+    assert [(problem.offset, problem.is_loss) for problem in partition.problems] == [(4, True)]
