@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,8 +13,8 @@ from click.testing import CliRunner
 
 import kafka_segment_source as kafkaseg
 from benchmarks.full_scan import RECORDS
-from benchmarks.logs import TOPIC, Log, LogShape, cache_directory, log
-from benchmarks.measure import ROOT, alternate
+from benchmarks.logs import Log, LogShape, linked_partitions, log
+from benchmarks.measure import ROOT, alternate, repeat
 from benchmarks.results import Goal, Row, Settings, row
 from benchmarks.views import bytes_read
 from kafka_segment_source.cli import cli
@@ -63,18 +60,6 @@ def _scan(events: Log) -> int:
 
 def _list_many(runs: int) -> list[float]:
     """Seconds of `kafkaseg ls` as a command of its own, over partitions of three small segments each."""
-    one = log(LogShape(300, segments=3, batch_bytes=1024))
-    root = Path(tempfile.mkdtemp(prefix="list-", dir=cache_directory()))
-    try:
-        for number in range(_PARTITIONS):
-            shutil.copytree(one.path, root / f"{TOPIC}-{number}", copy_function=os.link)
+    with linked_partitions(log(LogShape(300, segments=3, batch_bytes=1024)), _PARTITIONS) as root:
         command = [sys.executable, "-m", "kafka_segment_source.cli", "ls", str(root)]
-        return [_time_command(command) for _ in range(runs + 1)][1:]
-    finally:
-        shutil.rmtree(root)
-
-
-def _time_command(command: list[str]) -> float:
-    begin = time.perf_counter()
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - begin
+        return repeat(partial(subprocess.run, command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL), runs)

@@ -16,6 +16,7 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -126,6 +127,18 @@ def column_names(headers: bool) -> tuple[str, ...]:
     """The columns of a read, with headers or without."""
     options, _ = parse_options({"path": "/", "includeHeaders": str(headers)})
     return RECORDS.default_names(options.content)
+
+
+@contextmanager
+def linked_partitions(events: Log, count: int) -> Iterator[Path]:
+    """A log directory with the same log as several partitions. They share their bytes on the disk."""
+    root = Path(tempfile.mkdtemp(prefix="linked-", dir=cache_directory()))
+    try:
+        for number in range(count):
+            shutil.copytree(events.path, root / f"{TOPIC}-{number}", copy_function=os.link)
+        yield root
+    finally:
+        shutil.rmtree(root)
 
 
 def cache_directory() -> Path:

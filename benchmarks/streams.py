@@ -9,7 +9,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from benchmarks import sessions
-from benchmarks.logs import TOPIC, Log, LogShape, cache_directory, log
+from benchmarks.logs import TOPIC, Log, LogShape, cache_directory, linked_partitions, log
 from benchmarks.measure import alternate
 from benchmarks.results import Goal, Row, Settings, row
 from kafka_segment_source.decoding.tables import RECORDS, Reading
@@ -47,7 +46,7 @@ def rows(settings: Settings) -> Iterator[Row]:
         yield from _empty_triggers(count)
     large = log(LogShape(_RECORDS // (20 if settings.quick else 1), segments=8))
     yield _newest(large, settings.runs)
-    with _linked(large, 1 if settings.quick else _PARTITIONS) as path:
+    with linked_partitions(large, 1 if settings.quick else _PARTITIONS) as path:
         yield from _available_now(large, path, 1 if settings.quick else _PARTITIONS, 1 if settings.quick else 2)
     yield _micro_batches(3 if settings.quick else _MICRO_BATCHES)
 
@@ -120,18 +119,6 @@ def _read_newest(events: Log) -> float:
 
 
 # ---- in Spark ----
-
-
-@contextmanager
-def _linked(events: Log, count: int) -> Iterator[Path]:
-    """A log directory with the same log as several partitions. They share their bytes on the disk."""
-    root = Path(tempfile.mkdtemp(prefix="stream-", dir=cache_directory()))
-    try:
-        for number in range(count):
-            shutil.copytree(events.path, root / f"{TOPIC}-{number}", copy_function=os.link)
-        yield root
-    finally:
-        shutil.rmtree(root)
 
 
 def _available_now(events: Log, path: Path, partitions: int, runs: int) -> Iterator[Row]:

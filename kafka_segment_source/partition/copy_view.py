@@ -32,7 +32,7 @@ from kafka_segment_source.trust import Policy
 if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import Rows, Survey
 
-_MOST_FOUND = 8  # answers of searches in a segment: without an index file, each search would begin at its first batch
+_MOST_ANSWERS = 8  # that are kept of a segment: without an index file, each search would begin at its first batch
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
 
 
@@ -61,7 +61,7 @@ class CopyView:
         self._epochs: Epochs | None = None
         self.epochs_fault: str | None = None  # a sentence, once the epochs were read
         self._firsts: dict[str, int] = {}
-        self._found: dict[str, deque[tuple[int, BatchHeader]]] = {}  # by path: offsets, and what batch_at found there
+        self._answers: dict[str, deque[tuple[int, BatchHeader]]] = {}  # the last ones of batch_at, each with its offset
         self._ends: dict[str, int | None] = {}
         self._surveys: dict[str, Survey] = {}
 
@@ -172,23 +172,23 @@ class CopyView:
             with self.open_view(segment) as view:
                 header = next(view.headers_from(offset, known=self._find_below(segment, offset)), None)
             if header is not None:
-                self._found.setdefault(segment.path, deque(maxlen=_MOST_FOUND)).append((offset, header))
+                self._answers.setdefault(segment.path, deque(maxlen=_MOST_ANSWERS)).append((offset, header))
         limit = limit_of(segment.base_offset, segment.next_base_offset)
         return None if header is None or header.last_offset >= limit else header
 
     def _find_again(self, segment: Segment, offset: int) -> BatchHeader | None:
-        """Returns what one of the last searches in a segment has found, if it answers for this offset too."""
-        found = self._found.get(segment.path, deque())
-        same = next((entry for entry in found if entry[0] <= offset <= entry[1].last_offset), None)
+        """Returns one of the last answers in a segment, if it is the answer for this offset too."""
+        answers = self._answers.get(segment.path, deque())
+        same = next((answer for answer in answers if answer[0] <= offset <= answer[1].last_offset), None)
         if same is None:
             return None
-        found.remove(same)
-        found.append(same)
+        answers.remove(same)  # the one that was used longest ago is dropped first
+        answers.append(same)
         return same[1]
 
     def _find_below(self, segment: Segment, offset: int) -> BatchHeader | None:
-        """Returns the last batch below an offset that one of the last searches in a segment has found."""
-        below = [header for _, header in self._found.get(segment.path, ()) if header.last_offset < offset]
+        """Returns the last batch below an offset among the last answers in a segment."""
+        below = [header for _, header in self._answers.get(segment.path, ()) if header.last_offset < offset]
         return max(below, key=lambda header: header.position, default=None)
 
     def first_batch_of(self, segment: Segment) -> BatchHeader | None:

@@ -216,8 +216,9 @@ def exchange(random: Random, copy: Copy) -> str:
     if len(full) < 2:
         return ""
     one, other = random.sample(full, 2)
-    (first, second), one.index, other.index = (one.batches, other.batches), other.index, one.index
+    one.index, other.index = other.index, one.index
     one.timeindex, other.timeindex = other.timeindex, one.timeindex
+    first, second = one.batches, other.batches
     _rewrite(one, second)
     _rewrite(other, first)
     return f"exchange {one.base} and {other.base}"

@@ -409,11 +409,10 @@ def test_a_thinned_copy_beside_one_whose_damage_hides_its_bytes(turn: int, tmp_p
 def test_many_batches_at_wrong_places(order: str, turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read grows with the number of batches, also where no index file says where they are."""
     headers = [f"[{at} e0]" for at in range(200)]
-    exchanged = {0: headers[100:], 100: headers[:100]}
-    hurt = exchanged if order == "exchanged" else {0: headers[100::-1], 101: headers[101:]}
-    paths = write_copies(tmp_path, {base: " ".join(texts) for base, texts in hurt.items()}, {0: " ".join(headers)})[
-        ::turn
-    ]
+    exchanged = {0: " ".join(headers[100:]), 100: " ".join(headers[:100])}
+    backward = {0: " ".join(headers[100::-1]), 101: " ".join(headers[101:])}
+    hurt = exchanged if order == "exchanged" else backward
+    paths = write_copies(tmp_path, hurt, {0: " ".join(headers)})[::turn]
     asked: list[int] = []
     proven = HeaderProbe.proven
 
