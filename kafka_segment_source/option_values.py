@@ -181,9 +181,9 @@ def _parse_json_object(text: str, example: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_refuse_repeats)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"expected JSON like {example} ({error})") from error
+        raise ValueError(f"expected {example} ({error})") from error
     if not isinstance(value, dict):
-        raise ValueError(f"expected JSON like {example}")
+        raise ValueError(f"expected {example}")
     return value
 
 
@@ -198,14 +198,14 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_assignment(text: str, _: Context) -> frozenset[TopicPartition]:
-    example = '{"topicA":[0,1],"topicB":[2]}'
+    example = 'JSON like {"topicA":[0,1],"topicB":[2]}'
     assigned: set[TopicPartition] = set()
     for topic, partitions in _parse_json_object(text, example).items():
         if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
-            raise ValueError(f"expected JSON like {example}; topic {topic!r} has {partitions!r}")
+            raise ValueError(f"expected {example}; topic {topic!r} has {partitions!r}")
         assigned.update((topic, partition) for partition in partitions)
     if not assigned:
-        raise ValueError(f"expected JSON like {example} with at least one partition")
+        raise ValueError(f"expected {example} with at least one partition")
     return frozenset(assigned)
 
 

@@ -200,7 +200,7 @@ OFFSETS_BAD += ['{"a":{"0":true}}', '{"a":{"0":1.5}}', '{"a":{"0":92233720368547
 BY_TIMESTAMP = (
     ['{"a":{"0":1773133200000}}'],
     ["", "5", "earliest", '{"a":{"0":-1}}', '{"a":{"0":"x"}}', *REPEATED],
-    "expected JSON like",
+    'expected JSON like {"topicA":{"0":1773133200000}}',
 )
 POSITIVE = (["1", "12", " 7 "], ["0", "-1", "1.5", "", "many", "٣"], "expected a number")
 VALUES: dict[str, tuple[list[str], list[str], str]] = {
@@ -222,8 +222,8 @@ VALUES: dict[str, tuple[list[str], list[str], str]] = {
     "since": MOMENT,
     "until": MOMENT,
     "timeZone": (["UTC", "Europe/Berlin", " utc ", "+01:00", "GMT+1", "UTC+1"], ["Mars/Olympus", "UTC+99", "", " "], ""),
-    "startingOffsets": (["earliest", "EARLIEST", '{"a":{"0":23,"1":-2}}'], OFFSETS_BAD, "expected"),
-    "endingOffsets": (["latest", "Latest", '{"a":{"0":23,"1":-1}}'], OFFSETS_BAD, "expected"),
+    "startingOffsets": (["earliest", "EARLIEST", '{"a":{"0":23,"1":-2}}'], OFFSETS_BAD, "expected earliest, latest, or JSON like"),
+    "endingOffsets": (["latest", "Latest", '{"a":{"0":23,"1":-1}}'], OFFSETS_BAD, "expected earliest, latest, or JSON like"),
     "startingTimestamp": MOMENT,
     "endingTimestamp": MOMENT,
     "startingOffsetsByTimestamp": BY_TIMESTAMP,
