@@ -917,8 +917,18 @@ LOOSENED = [
         "tests/unit/reading/test_data_loss.py tests/unit/partition/test_copy_chain.py",
         (
             "loss: offsets missing before the next segment are an error",
-            "return None if gap.is_empty or",
-            "return None if True or",
+            "if gap.is_empty or (split",
+            "if True or (split",
+        ),
+        (
+            "loss: the gap before the last batch of a segment shows no compaction",
+            "return None if is_compaction else gap",
+            "return None if self._is_behind_gap else gap",
+        ),
+        (
+            "loss: an index entry bears out the last batch of a segment",
+            "return None if is_compaction else gap",
+            "return gap",
         ),
         (
             "loss: a gap counts after a split that starts late in its segment too",
@@ -991,8 +1001,8 @@ LOOSENED = [
         "tests/unit/reading/test_data_loss.py tests/unit/partition/test_copy_chain.py",
         (
             "loss: skipped damage is no sign of compaction",
-            "(follows and base > next_offset)",
-            "(base > next_offset)",
+            "elif follows and base > next_offset:",
+            "elif base > next_offset:",
         ),
     ),
     *_of(
@@ -1060,8 +1070,8 @@ LOOSENED = [
         "tests/unit/reading/test_data_loss.py",
         (
             "gaps: batches that changed places show no compaction",
-            " and not (noted.skipped and self._steps_back_before(file))",
-            "",
+            "counts = not noted.skipped or not self._steps_back_before(file)",
+            "counts = True",
         ),
     ),
     *_of(
@@ -1586,7 +1596,7 @@ LOOSENED = [
         "tests/unit/partition/test_offset_proof.py",
         (
             "loss: a jump is no compaction",
-            "return before._has_old_formats or shows_compaction",
+            "return before._has_old_formats or (has_gaps and counts)",
             "return True",
         ),
     ),

@@ -4,19 +4,24 @@ Kafka omits offsets only where it compacts. So a gap is a loss, unless this part
 checkpoint shows compaction, and planning checks that. Gaps among the batches of the segment show it too. Message sets
 (magic 0 and 1) do not have enough fields to decide. A segment that was not read to its end is not judged. Offsets
 of skipped damage are no sign of compaction: bytes are skipped there, and compaction leaves no bytes between batches.
-Gaps are no sign of it either where a batch before the split steps back: it may belong into one of them.
+Gaps are no sign of it either where a batch before the split steps back: it may belong into one of them. Nor is the gap
+before the last batch of a segment: no batch follows that bears out its offset, and no CRC covers it. An entry of an
+index file bears it out, if it has that offset or a later one.
 """
 
 from __future__ import annotations
 
+from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.decoding.damage import NotedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.probe import HeaderProbe
-from kafka_segment_source.storage.files import InputFile
+from kafka_segment_source.storage.files import InputFile, file_version
+from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.trust import Trust
 
 
@@ -31,7 +36,9 @@ class GapWatch:
         self._split = split
         self._has_gaps = False
         self._has_old_formats = False
+        self._is_behind_gap = False  # the last batch, and nothing else shows compaction there
         self._first_offset: int | None = None  # of the first batch
+        self._last_base = -1  # of the last batch
         self.position = split.start
         self.next_offset = split.base_offset if split.start == 0 else None
 
@@ -42,8 +49,10 @@ class GapWatch:
             self._first_offset = first
         expected = first if self.next_offset is None else self.next_offset
         flags: int = batch_rules.look_for_gaps(headers, self.position, expected)
-        self._has_gaps = self._has_gaps or flags & batch_rules.HAS_GAPS != 0
+        self._has_gaps = self._has_gaps or self._is_behind_gap or flags & batch_rules.HAS_GAPS != 0
+        self._is_behind_gap = flags & batch_rules.ENDS_BEHIND_GAP != 0
         self._has_old_formats = self._has_old_formats or flags & batch_rules.HAS_OLD_FORMATS != 0
+        self._last_base = int(headers[batch_headers.BASE_OFFSET, -1])
         self.next_offset = last + 1
         self.position = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
 
@@ -64,10 +73,16 @@ class GapWatch:
         if self.next_offset is None or end is None:
             return None
         gap = OffsetRange(self.next_offset, end).intersect(split.bounds.offsets)
-        return None if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)) else gap
+        if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)):
+            return None
+        is_compaction = self._is_behind_gap and is_known_to_reach(
+            split.path, split.storage, split.base_offset, self._last_base
+        )
+        return None if is_compaction else gap
 
     def _has_gaps_before(self, file: InputFile) -> bool:
         """Whether the batches before the split show compaction, or are of old formats. Damage among them shows nothing.
+        An index, or a zone map, bears out the batch at which the split starts.
 
         It reads them up to the first gap, or all of them. It is rarely called.
         """
@@ -81,9 +96,9 @@ class GapWatch:
         self._has_old_formats = before._has_old_formats
         end = before.next_offset if before.position == self._split.start else None
         is_behind_gap = end is not None and self._first_offset is not None and self._first_offset > end
-        has_gaps = before._has_gaps or is_behind_gap
-        shows_compaction = has_gaps and not (noted.skipped and self._steps_back_before(file))
-        return before._has_old_formats or shows_compaction
+        has_gaps = before._has_gaps or before._is_behind_gap or is_behind_gap
+        counts = not noted.skipped or not self._steps_back_before(file)
+        return before._has_old_formats or (has_gaps and counts)
 
     def _steps_back_before(self, file: InputFile) -> bool:
         """Whether a batch before the split begins at or below the one before it. Then a gap may be the place of that
@@ -96,3 +111,18 @@ class GapWatch:
                 return True
             highest = header.last_offset
         return False
+
+
+def is_known_to_reach(path: str, storage: Storage, base_offset: int, offset: int) -> bool:
+    """Whether an index file of the segment at `path` mentions an offset, or a later one. A broker writes what it has
+    appended there. When it ends a segment, it adds the last batch of the latest timestamp to the time index.
+
+    Kafka: LogSegment.onBecomeInactiveSegment.
+    """
+    stem = path.removesuffix(kafka_format.LOG_SUFFIX)
+    for suffix in (kafka_format.TIME_INDEX_SUFFIX, kafka_format.INDEX_SUFFIX):
+        version = file_version(stem + suffix, storage)
+        last = None if version is None else find_last_offset(stem + suffix, storage, version.size, base_offset)
+        if last is not None and last >= offset:
+            return True
+    return False

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.decoding.gaps import is_known_to_reach
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.inspection.epoch_rules import check_epochs
 from kafka_segment_source.inspection.findings import Finding
@@ -161,11 +162,16 @@ def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
 
 def _has_gaps(check: SegmentCheck) -> bool:
     """Whether batches inside the segment omit offsets. After damage it is False, since damage omits offsets too."""
-    batches = check.batches
+    batches, segment = check.batches, check.segment
     if check.damaged or not len(batches):
         return False
-    before = np.concatenate(([check.segment.base_offset - 1], batches.last_offsets[:-1]))
-    return bool((~batches.is_wrapper & (batches.base_offsets > before + 1)).any())
+    before = np.concatenate(([segment.base_offset - 1], batches.last_offsets[:-1]))
+    is_behind_gap = ~batches.is_wrapper & (batches.base_offsets > before + 1)
+    last_base = int(batches.base_offsets[-1])
+    return bool(
+        is_behind_gap[:-1].any()
+        or (is_behind_gap[-1] and is_known_to_reach(segment.path, segment.storage, segment.base_offset, last_base))
+    )
 
 
 def _check_states(log: ListedLog) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ LAST_ALLOWED = 1
 # Bits of the answer of `look_for_gaps`
 HAS_GAPS = 1
 HAS_OLD_FORMATS = 2
+ENDS_BEHIND_GAP = 4
 
 
 @inline
@@ -73,19 +74,23 @@ def find_disorder(headers, before, limit, following, is_behind_damage, report):
 
 @kernel("int64(int64[:,:], int64, int64)", is_short=True)
 def look_for_gaps(headers, position, next_offset):
-    """Returns HAS_GAPS if compaction shows among the batches, and HAS_OLD_FORMATS if some are of magic 0 or 1.
+    """Returns HAS_GAPS if compaction shows among the batches, ENDS_BEHIND_GAP if the last of them shows one only by its
+    place, and HAS_OLD_FORMATS if some are of magic 0 or 1.
 
     position, next_offset: the byte and the offset after the batch before them. Compaction shows where offsets are
     missing inside a batch, or before a batch that lies directly behind the one before it.
     """
     flags = 0
+    end = headers.shape[1] - 1
     for b in range(headers.shape[1]):
         base = headers[batch_headers.BASE_OFFSET, b]
         last = headers[batch_headers.LAST_OFFSET, b]
         count = headers[batch_headers.COUNT, b]
         follows = headers[batch_headers.POSITION, b] == position
-        if (follows and base > next_offset) or 0 <= count < last - base + 1:
+        if 0 <= count < last - base + 1:
             flags |= HAS_GAPS
+        elif follows and base > next_offset:
+            flags |= HAS_GAPS if b < end else ENDS_BEHIND_GAP
         if not _is_v2(headers, b):
             flags |= HAS_OLD_FORMATS
         position = headers[batch_headers.POSITION, b] + headers[batch_headers.SIZE, b]

@@ -157,10 +157,11 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
     holes = list(_cut_holes_before(chosen[0][1].start, logs))
+    holes += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
+    holes = [hole for hole in holes if not (compacted or hole.offsets.is_empty)]
     holes += [
         _note_hidden(segment, offsets) for segment, hidden in find_hidden_batches(copies, near) for offsets in hidden
     ]
-    holes += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -181,7 +182,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         compacted=compacted,
         is_whole=all(log.is_whole for log in logs),
         unused=tuple(unused),
-        holes=tuple(hole for hole in holes if not (compacted or hole.offsets.is_empty)),
+        holes=tuple(holes),
         copies=paths,
         end=max(copy.end for copy in copies),
         fenced=fenced,

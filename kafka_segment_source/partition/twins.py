@@ -98,10 +98,11 @@ def find_lost_strays(
     """Yields the batches that were left out of a segment of this copy, and that are lost.
 
     One is not lost if the same batch is at the offsets that it states, in any copy, or if the history of this copy has
-    lost. Before the last segment, any batch there makes up for it, but for one of a history that has lost: it may come
-    from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one lost if
-    another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has anything
-    there. Behind the first lost one, batches are not looked for elsewhere any more.
+    lost. Before the last segment, any batch there makes up for it: it may come from another partition's file. But one of
+    a history that has lost does not, nor one of an earlier leader epoch: that may be the stale tail of a copy. Behind the
+    end of a log no offset is proven, so there no other batch makes up for it. Nor is one lost if another copy has the
+    same batch elsewhere, or if a gap at its place has room for it and no other copy has anything there. Behind the first
+    lost one, batches are not looked for elsewhere any more.
     """
     counting = [other for other in others if not other.has_lost]
     is_first = True
@@ -113,10 +114,16 @@ def find_lost_strays(
         if segment.is_last:
             is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)
         else:
-            is_held = is_held or bool(own) or any(other.has_batches_in(stated) for other in counting)
+            is_held = is_held or bool(own) or any(_makes_up(other, batch) for other in counting)
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
             yield batch
+
+
+def _makes_up(copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether a copy has batches at the offsets of another one, and none of an earlier leader epoch."""
+    there = [*copy.batches_in(OffsetRange(batch.base_offset, batch.last_offset + 1))]
+    return bool(there) and not any(0 <= header.leader_epoch < batch.leader_epoch for header in there)
 
 
 def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:

@@ -81,7 +81,8 @@ def test_look_for_gaps(table: HeaderTable, position: int, next_offset: int) -> N
 
     found = batch_rules.look_for_gaps(table, position, next_offset)
 
-    assert bool(found & batch_rules.HAS_GAPS) == bool((before | inside).any())
+    assert bool(found & batch_rules.HAS_GAPS) == bool(inside.any() or before[:-1].any())
+    assert bool(found & batch_rules.ENDS_BEHIND_GAP) == bool(before[-1] and not inside[-1])
     assert bool(found & batch_rules.HAS_OLD_FORMATS) == bool((table[batch_headers.MAGIC] < 2).any())
 
 

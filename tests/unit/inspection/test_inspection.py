@@ -143,7 +143,7 @@ def test_padding_of_index_files_is_hardly_read(tmp_path: Path, monkeypatch: pyte
 
 def test_a_gap_behind_a_missing_segment_does_not_explain_it(tmp_path: Path) -> None:
     """Compaction shows in the file before the missing one, as a read of it decides."""
-    [path] = write_copies(tmp_path, {0: "[0-1 e0] [2-3 e0]", 8: "[8 e0] [10 e0]"})
+    [path] = write_copies(tmp_path, {0: "[0-1 e0] [2-3 e0]", 8: "[8 e0] [10 e0] [11 e0]"})
     with pytest.raises(DataLossError):
         kafkaseg.scan(path).read_all()
     [partition] = kafkaseg.verify(path).partitions

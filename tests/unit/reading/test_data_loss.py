@@ -227,8 +227,11 @@ def test_an_empty_file_between_others(folder: Path, warned: pytest.LogCaptureFix
 
 
 COMPACTED = {
-    "a gap between batches": simple_segment([batch(0, 0), batch(3, 30)], base=0),
-    "a gap before the first batch": simple_segment([batch(2, 20)], base=0),
+    "a gap between batches": simple_segment([batch(0, 0), batch(3, 30), batch(4, 40)], base=0),
+    "a gap before the first batch": simple_segment([batch(2, 20), batch(3, 30)], base=0),
+    "a gap before the last batch": simple_segment([batch(0, 0), batch(3, 30)], timeindex=[(30, 3)], base=0),
+    "a gap before the only batch": simple_segment([batch(2, 20)], timeindex=[(20, 2)], base=0),
+    "a gap that an offset index shows": simple_segment([batch(0, 0), batch(3, 30)], index=[(3, 1)], base=0),
     "a gap inside a batch": simple_segment([batch(0, 0, last=3)], base=0),
     "an empty batch": simple_segment([batch(0, 0), empty(1, 3, 30)], base=0),
     "a message set": simple_segment([batch(0, 0, 10, magic=1)], base=0),
@@ -243,6 +246,27 @@ def test_gaps_of_compaction(name: str, tmp_path: Path) -> None:
     folder = written(tmp_path, first, segment(100, 110))
     wanted = [*(record.offset for record in first.records), *range(100, 110)]
     assert offsets(folder) == offsets(folder, minPartitions=4) == wanted
+
+
+UNPROVEN = {
+    "before the last batch": [batch(0, 0), batch(13, 30)],
+    "before the only batch": [batch(13, 30)],
+    "behind many batches": [*(batch(offset, offset) for offset in range(8)), batch(13, 30)],
+}
+
+
+@pytest.mark.parametrize("name", UNPROVEN)
+@pytest.mark.parametrize("entries", [None, (), ((0, 0),)])
+def test_a_gap_before_the_last_batch_proves_no_compaction(
+    name: str, entries: tuple[tuple[int, int], ...] | None, tmp_path: Path
+) -> None:
+    """No CRC covers the offset of a batch, and no batch follows the last one. So its offset may be wrong, and the
+    segment behind it may be missing. An entry of an index file below that offset says nothing else."""
+    folder = written(tmp_path, simple_segment(UNPROVEN[name], timeindex=entries, base=0), segment(100, 110))
+    for options in ({}, {"startingOffsets": {"orders": {"0": 13}}}, {"minPartitions": 4}):
+        with pytest.raises(DataLossError, match="offsets 14 to 99 of partition orders-0 are missing"):
+            offsets(folder, **options)
+    assert [finding.offset for finding in kafkaseg.verify(folder).problems] == [14]
 
 
 def test_gaps_before_a_split_that_starts_late(tmp_path: Path) -> None:
