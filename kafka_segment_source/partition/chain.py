@@ -33,7 +33,7 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
-from kafka_segment_source.partition.twins import find_hidden_batches, leave_misplaced_end
+from kafka_segment_source.partition.twins import find_hidden_batches, find_replaced, leave_misplaced_end
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -161,6 +161,11 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     holes = [hole for hole in holes if not (compacted or hole.offsets.is_empty)]
     holes += [
         _note_hidden(segment, offsets) for segment, hidden in find_hidden_batches(copies, near) for offsets in hidden
+    ]
+    holes += [
+        Hole(offsets, f"{segment.path!r} has them beside damage, of a later leader epoch than the batches of another copy")
+        for segment, replaced in find_replaced(copies, near)
+        for offsets in replaced
     ]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]

@@ -51,11 +51,11 @@ def find_tail(log: PartitionLog, policy: Policy) -> Tail:
         return Tail(segment.base_offset)
     if segment.next_base_offset is not None:  # the path names single files
         return Tail(segment.next_base_offset, segment.size)
-    tail = Tail(segment.base_offset)
+    tail, limit = Tail(segment.base_offset), limit_of(segment.base_offset, None)
     with SegmentView(segment, policy.trust) as view:
         start = view.start_position(MAX_OFFSET)
         for header in view.probe.walk(start):
-            if header is None or header.last_offset >= limit_of(segment.base_offset, None):
+            if header is None or not segment.base_offset <= header.base_offset <= header.last_offset < limit:
                 return _find_torn_tail(log, segment, policy)
             expected = header.base_offset if tail.last is None and start else tail.end
             tail = Tail(header.last_offset + 1, header.end, header, expected=expected)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -227,17 +227,32 @@ class CopyView:
             self._ends[segment.path] = self._find_end(segment)
         return self._ends[segment.path]
 
-    def strays_of(self, segment: Segment) -> list[Stray]:
-        """Returns the whole batches of a segment with offsets that its names do not leave to it. It returns none if
-        the segment was not read for its end (`end_of`)."""
+    def all_strays_of(self, segment: Segment) -> Sequence[Stray]:
+        """Returns the whole batches of a segment at a wrong place. It returns none if the segment was not read for its
+        end (`end_of`)."""
         if segment.is_last:
-            strays = self.tail.strays
-        else:
-            surveyed = self.survey_of(segment)
-            strays = () if surveyed is None else find_strays(surveyed, self.policy)[0]
+            return self.tail.strays
+        surveyed = self.survey_of(segment)
+        return () if surveyed is None else find_strays(surveyed, self.policy)[0]
+
+    def batches_in_doubt(self, segment: Segment) -> list[BatchHeader]:
+        """Returns the whole batches of a segment whose place may be wrong: its strays, and what follows damage. It
+        returns none if the segment was not read for its end."""
+        strays = [stray.batch for stray in self.all_strays_of(segment)]
+        if segment.is_last:
+            last = self.tail.last if self.tail.before is not None else None
+            return strays if last is None else [*strays, last]
+        surveyed = self.survey_of(segment)
+        faults = () if surveyed is None else surveyed.faults[:-1]
+        return strays + [surveyed.header(at) for at, fault in enumerate(faults) if surveyed and fault is not None]
+
+    def strays_of(self, segment: Segment) -> list[Stray]:
+        """Returns those of `all_strays_of` with offsets that its names do not leave to the segment."""
         span = segment.span
         return [
-            stray for stray in strays if not span.start <= stray.batch.base_offset <= stray.batch.last_offset < span.end
+            stray
+            for stray in self.all_strays_of(segment)
+            if not span.start <= stray.batch.base_offset <= stray.batch.last_offset < span.end
         ]
 
     def sound_runs(self, segment: Segment) -> tuple[OffsetRange, ...]:

@@ -30,12 +30,13 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
+from kafka_segment_source.partition.conflicts import find_conflicts
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
 from kafka_segment_source.reading.moved_batches import find_lost_batches
-from kafka_segment_source.reporting import Warnings
+from kafka_segment_source.reporting import Warnings, add_more, log_warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.trust import Policy, Trust
@@ -90,6 +91,7 @@ def mend(
     surveyed = survey_copies(copies, wanted, policy, failed, microseconds=microseconds)
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
+    log_warnings(surveyed.describe_thinned(report))
     for offsets, held in surveyed.held_by(report):
         pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
     if not isinstance(error, CorruptRecordError):
@@ -130,8 +132,7 @@ class Surveyed:
 
     def held_by(self, report: LossReport) -> Iterator[tuple[OffsetRange, Survey | Lost]]:
         """Yields ranges of offsets, in order, each with the file that holds it, or with its loss."""
-        extents, wanted = self.found, self._wanted
-        picked = choose([extent.offsets for _, extent in extents], [extent.holding for _, extent in extents])
+        extents, wanted, picked = self.found, self._wanted, self._choose()
         may_have_gaps = self._may_have_gaps and not self.failures
         position = wanted.start
         for offsets, surveyed_file, extent in _join_runs(picked, extents):
@@ -146,6 +147,27 @@ class Surveyed:
         if position < self.end < kafka_format.MAX_OFFSET and not may_have_gaps:
             gap = OffsetRange(position, self.end)
             yield gap, report.missing(gap)
+
+    def describe_thinned(self, report: LossReport) -> list[str]:
+        """Returns a sentence about damage in a copy that is not compacted, where another copy is read instead from which
+        compaction has removed records. Nothing if there is no such damage."""
+        damaged = [
+            extent
+            for surveyed_file, extent in self.found
+            if extent.holding == DAMAGED and not surveyed_file.log.compacted
+        ]
+        thinned = [
+            (extent.error, offsets)
+            for at, picked in self._choose()
+            if self.found[at][1].holding in (VOID, THIN)
+            for extent in damaged
+            if not (offsets := extent.offsets.intersect(picked)).is_empty
+        ]
+        return [report.describe_thinned(*thinned[0], len(thinned) - 1)] if thinned else []
+
+    def _choose(self) -> list[tuple[int, OffsetRange]]:
+        extents = [extent for _, extent in self.found]
+        return choose([extent.offsets for extent in extents], [extent.holding for extent in extents])
 
 
 def survey_copies(
@@ -172,12 +194,15 @@ def survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
+    conflicts = find_conflicts([(copy, surveyed_file) for copy, surveyed_file in read if not copy.has_lost])
     known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
         extents = surveyed_file.extents()
         if surveyed_file.segment.path in failed:
             extents = _note_failure(extents, *failed[surveyed_file.segment.path])
+        for offsets, error in conflicts:
+            extents = _note_failure(extents, offsets, error)
         for extent in extents:
             batch = _find_damaged_batch(surveyed_file, extent, others)
             parts = [extent] if batch is None else _narrow_damage(extent, batch)
@@ -339,6 +364,16 @@ class LossReport:
         end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
         what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {self._tried})"
         return Lost(offsets, self._failure or error.with_what(what))
+
+    def describe_thinned(self, error: DataError | None, offsets: OffsetRange, more: int) -> str:
+        """Returns a sentence about offsets that are read from a copy that was compacted, as another one is damaged
+        there. more: how many other ranges of offsets there are."""
+        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
+        sentence = (
+            f"offsets {offsets.start} {end} of partition {self._partition} are read from a copy that was compacted, as"
+            f" another copy is damaged there: records that compaction removed are not returned; the damage: {error}"
+        )
+        return add_more(sentence, more)
 
     def missing(self, offsets: OffsetRange) -> Lost:
         """Returns the loss of offsets that are in no copy."""

@@ -45,11 +45,11 @@ def find_lost_batches(
     if moved is not None:
         if moved.base_offset < segment.span.end:
             passed = _find_passed(split, known, own, moved)
-            if passed and (
-                any(is_in_place(own, segment, moved, other) for other in others)
-                or _is_lost(own, segment, moved, others)
-            ):
+            is_lost = _is_lost(own, segment, moved, others)
+            if passed and (is_lost or any(is_in_place(own, segment, moved, other) for other in others)):
                 yield from passed
+            elif is_lost:
+                yield from _find_of_other_part(split, own, moved, merge)
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
             if twin.last_offset < reached or twin.base_offset >= split.bounds.offsets.end:  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
@@ -81,8 +81,8 @@ def _find_passed(
 def _find_of_other_part(
     split: SegmentSplit, own: CopyView, twin: BatchHeader, merge: Callable[[], PartitionLog]
 ) -> Iterator[OffsetRange]:
-    """Yields the offsets of a batch that another copy has at its place, if the plan reads them from this copy, in
-    another part of it: it has nothing there.
+    """Yields the offsets of a batch that this copy has not at its place, if the plan reads them from this copy, in
+    another part of it.
 
     A read that ends, or begins, where its part does goes on with the next one, or comes from the one before.
     """

@@ -2,10 +2,10 @@
 
 A batch moved in its file or into another one, two changed places, one is there twice, one that another copy has moved
 and states another offset too, or a segment file has another name or the bytes of another one, or is empty. The other
-copies are sound: they may begin later, end earlier, and be compacted. So what must come out is simple: every row that
-any copy had, in order, or an error. Where the sound copies have everything, an error is wrong too, but where a segment
-was cut into pieces, or an index hid the batch from the plan. Where one is compacted, a row that no sound copy has may
-be missing.
+copies are sound: they may begin later, end earlier, and be compacted. One of them may end as a leader left it that was
+replaced, and the hurt one may be marked as compacted. So what must come out is simple: every row that any copy had, in
+order, or an error. Where the sound copies have everything, an error is wrong too, but where a segment was cut into
+pieces, or an index hid the batch from the plan. Where one is compacted, a row that no sound copy has may be missing.
 `python -m tests.property.test_misplaced_batches 0 20000` runs many cases.
 """
 
@@ -46,6 +46,10 @@ PARTS = 4
 FAILED_ONCE = [
     1252,  # a copy holds nothing where its batch lies in another file (with that rule loosened)
     12008380,  # a batch with a wrong offset behind what the plan reads of its file, in a compacted topic: a limit
+    52020429,  # a batch in a file of another, and the end of another copy is stale
+    54018678,  # two batches changed places, and the end of another copy is stale
+    56023402,  # a moved batch of another part of its file, in a copy that counts as compacted
+    50016128,  # two files of a copy that counts as compacted have each other's batches
     11012063,  # the place of a moved batch is in another part of its file, and another copy is read between both
 ]
 
@@ -57,6 +61,7 @@ class Misplaced:
     is_spared: whether the sound copies have all batches, with all rows, and one thing was done to the hurt one.
     is_indexed: whether the files have indexes.
     window: a start below the first number, and an end above the second, let a read see the file that was hurt.
+    has_stale_end: whether one of the other copies ends in batches that are none of the history.
     """
 
     made: Case
@@ -65,6 +70,12 @@ class Misplaced:
     is_spared: bool
     window: tuple[int, int]
     is_indexed: bool
+    has_stale_end: bool = False
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the hurt copy is marked as compacted: a gap in it is no loss then."""
+        return any(copy.marked and not copy.is_compacted for copy in self.made.copies)
 
     @property
     def what(self) -> str:
@@ -87,7 +98,7 @@ class Misplaced:
     def gone(self) -> set[int]:
         """Offsets of rows that may be missing without an error: those that one of the compacted copies lacks, and those
         of a batch with a wrong offset behind what a plan may read of its file (docs/damage.md, "Two wrong offsets")."""
-        compacted_copies = [copy for copy in self.made.copies if copy.is_compacted]
+        compacted_copies = [copy for copy in self.made.copies if copy.is_compacted]  # the hurt one is marked at most
         kept = [{row[0] for batch in copy.held() for row in batch.rows} for copy in compacted_copies]
         if not kept:
             return set()
@@ -132,12 +143,16 @@ def make_case(number: int) -> Misplaced:
             copy.epochs = epochs_text(copy)
         copies.append(copy)
     others = [copy for at, copy in enumerate(copies) if at != hurt]
+    may_end_stale = number % 19 == 6 and not indexed  # an index may lead past the batch that contradicts the stale end
+    has_stale_end = may_end_stale and leave_stale(random, random.choice(others), history)
     sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
     rows = {row[0]: row for batch in history for row in batch.rows}
     names = {file.base for file in copies[hurt].files}
     done = exchange(random, copies[hurt]) if number % 17 == 3 else ""
     done = done or misplace(random, copies[hurt], history, set(sound))
     what, *_, place = done.split()
+    has_stale_end = has_stale_end and what != "empty"  # nothing contradicts the stale end then
+    copies[hurt].marked = number % 13 == 6 and what not in ("rename", "empty", "shift")  # compaction explains these
     window = (2**31, -1)
     if what == "carry":
         window = (int(place) + 1, 2**31)
@@ -146,10 +161,21 @@ def make_case(number: int) -> Misplaced:
     elif renamed := {file.base for file in copies[hurt].files} - names:
         window = (min(renamed), -1)
     bases = {batch.base for copy in others for batch in copy.held()}
-    is_spared = len(sound) == len(rows) and len(bases) == len(history) and what != "shift"
-    return Misplaced(
-        Case(number, history, copies, random, [f"copy {hurt}: {done}"]), rows, sound, is_spared, window, indexed
-    )
+    is_spared = len(sound) == len(rows) and len(bases) == len(history) and what != "shift" and not has_stale_end
+    made = Case(number, history, copies, random, [f"copy {hurt}: {done}"])
+    return Misplaced(made, rows, sound, is_spared, window, indexed, has_stale_end)
+
+
+def leave_stale(random: Random, copy: Copy, history: list[Batch]) -> bool:
+    """Ends a copy with what the leader of the first epoch went on to write, if another leader followed it. Answers
+    whether it did so."""
+    old = [batch for batch in history if batch.epoch == 0]
+    if len(old) == len(history) or copy.is_compacted:
+        return False
+    stale = go_on(random, old, random.randint(1, 3), 0, "stale")
+    copy.files = rolled(random, old[random.randrange(len(old)) :] + stale, indexed=False)
+    copy.diverged, copy.epochs = old[-1].after, None
+    return True
 
 
 def misplace(random: Random, copy: Copy, history: list[Batch], sound: set[int]) -> str:
@@ -238,7 +264,9 @@ def check(number: int) -> str:
         word = read(case, files, paths, {})
         _check_verify(case, files, paths, word)
         for options in choose_options(case, random):
-            read(case, files, paths, options)
+            ends_early = options.keys() & {"endingOffsets", "maxRecordsPerPartition", "minPartitions"}
+            if not (case.is_marked and ends_early):  # in a compacted topic, what lies behind is not missed
+                read(case, files, paths, options)
     return word
 
 
@@ -259,10 +287,10 @@ def read(case: Misplaced, files: SimulatedFiles, paths: list[str], options: dict
     bounds = {option: given[TOPIC]["0"] for option, given in options.items() if option.endswith("Offsets")}
     inside = range(bounds.get("startingOffsets", 0), bounds.get("endingOffsets", 2**31))
     wanted = {offset: row for offset, row in case.rows.items() if offset in inside}
-    lenient = scanned(files, paths, **options | LENIENT)
     is_cut = "maxRecordsPerPartition" in options or "minPartitions" in options
     may_lack = set(wanted) if is_cut else (set(wanted) - set(case.sound)) | case.carried
-    same(lenient, wanted, f"lenient {options}", may_lack | case.gone)
+    if not case.has_stale_end:  # what contradicts it may be damage, which a lenient read leaves out
+        same(scanned(files, paths, **options | LENIENT), wanted, f"lenient {options}", may_lack | case.gone)
     try:
         same(scanned(files, paths, **options), wanted, f"strict {options}", case.gone)
     except (DataError, DataLossError) as error:
