@@ -163,7 +163,10 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         _note_hidden(segment, offsets) for segment, hidden in find_hidden_batches(copies, near) for offsets in hidden
     ]
     holes += [
-        Hole(offsets, f"{segment.path!r} has them beside damage, of a later leader epoch than the batches of another copy")
+        Hole(
+            offsets,
+            f"{segment.path!r} has them beside damage, of a later leader epoch than the batches of another copy",
+        )
         for segment, replaced in find_replaced(copies, near)
         for offsets in replaced
     ]

@@ -22,8 +22,8 @@ _COMPARED = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers
 
 
 def find_conflicts(read: Sequence[tuple[CopyView, Survey]]) -> list[tuple[OffsetRange, DataError]]:
-    """Returns the offsets at which two copies have different batches of different leader epochs, and an error that names
-    one of them. One of the two copies is stale there, or states wrong offsets, and nothing says which one.
+    """Returns the offsets at which two copies have different batches of different leader epochs, and an error that
+    names one of them. One of the two copies is stale there, or states wrong offsets, and nothing says which one.
 
     Epochs alone show nothing, as no CRC covers them. read: surveys, each with its copy.
     """
@@ -34,7 +34,7 @@ def find_conflicts(read: Sequence[tuple[CopyView, Survey]]) -> list[tuple[Offset
         base, last, crc, epoch = one.batches[_COMPARED]
         at = np.searchsorted(other.batches[batch_headers.LAST_OFFSET], base)  # the batch that may share offsets
         has_other = at < other.batches.shape[1]
-        their_base, their_last, their_crc, their_epoch = other.batches[_COMPARED][:, np.where(has_other, at, 0)]
+        their_base, _, their_crc, their_epoch = other.batches[_COMPARED][:, np.where(has_other, at, 0)]
         differs = has_other & (their_base <= last) & (crc != their_crc) & (epoch != their_epoch)
         for place in np.flatnonzero(differs & (np.minimum(epoch, their_epoch) >= 0)).tolist():
             header, twin = one.header(place), other.header(int(at[place]))

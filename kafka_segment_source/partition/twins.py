@@ -98,10 +98,11 @@ def find_lost_strays(
     """Yields the batches that were left out of a segment of this copy, and that are lost.
 
     One is not lost if the same batch is at the offsets that it states, in any copy, or if the history of this copy has
-    lost. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch, or of a history
-    that has lost: it may come from another partition's file. Behind the end of a log no offset is proven, so there it
-    does not. Nor is one lost if another copy has the same batch elsewhere, or if a gap at its place has room for it and
-    no other copy has anything there. Behind the first lost one, batches are not looked for elsewhere any more.
+    lost. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch, or of a
+    history that has lost: it may come from another partition's file. Behind the end of a log no offset is proven, so
+    there it does not. Nor is one lost if another copy has the same batch elsewhere, or if a gap at its place has room
+    for it and no other copy has anything there. Behind the first lost one, batches are not looked for elsewhere any
+    more.
     """
     counting = [other for other in others if not other.has_lost]
     is_first = True
@@ -113,8 +114,10 @@ def find_lost_strays(
         if segment.is_last:
             is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)
         else:
-            is_held = is_held or bool(own) or any(
-                other.has_batches_in(stated) and not _has_earlier_epoch(other, batch) for other in counting
+            is_held = (
+                is_held
+                or bool(own)
+                or any(other.has_batches_in(stated) and not _has_earlier_epoch(other, batch) for other in counting)
             )
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
@@ -138,8 +141,8 @@ def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterat
 
 def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
     """Yields segments with whole batches whose place is in doubt, and whose offsets another copy has in batches of an
-    earlier leader epoch: these may be the stale tail of that copy. No other copy has the batches. Each segment has their
-    offsets, joined. Segments are looked at as `find_hidden_batches` does.
+    earlier leader epoch: these may be the stale tail of that copy. No other copy has the batches. Each segment has
+    their offsets, joined. Segments are looked at as `find_hidden_batches` does.
     """
     for copy in copies:
         others = [other for other in copies if other is not copy]

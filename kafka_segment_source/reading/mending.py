@@ -149,8 +149,8 @@ class Surveyed:
             yield gap, report.missing(gap)
 
     def describe_thinned(self, report: LossReport) -> list[str]:
-        """Returns a sentence about damage in a copy that is not compacted, where another copy is read instead from which
-        compaction has removed records. Nothing if there is no such damage."""
+        """Returns a sentence about damage in a copy that is not compacted, where another copy is read instead from
+        which compaction has removed records. Nothing if there is no such damage."""
         damaged = [
             extent
             for surveyed_file, extent in self.found

@@ -1,4 +1,4 @@
-"""Batches of one copy at a wrong place, beside a stale copy or a compacted one: no stale row, and no loss in silence."""
+"""Batches of one copy at a wrong place, beside a stale or compacted copy: no stale row, and no loss in silence."""
 
 from __future__ import annotations
 
