@@ -1,4 +1,5 @@
-"""`kafkaseg ls` and `report` beside a scan of all columns, and `ls` of many partitions. They read headers alone."""
+"""`kafkaseg ls` and `report` beside a scan of all columns, and `ls` of many partitions. They read headers alone, and
+`ls` only those at both ends of large segments."""
 
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ def rows(settings: Settings) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="report-") as folder:
         commands = {
             "ls": (partial(_run, "ls", str(large.path)), _BYTES, _TIME),
+            "ls --deep": (partial(_run, "ls", str(large.path), "--deep"), None, None),
             # it reads the header of each batch, and draws a page
             "report": (partial(_run, "report", str(large.path), "--to", str(Path(folder, "report.html"))), None, None),
         }

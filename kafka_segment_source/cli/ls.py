@@ -42,15 +42,24 @@ _MOST_NOTES = 40
 @paths_argument
 @click.option("-l", "--segments", "by_segment", is_flag=True, help="One row a segment.")
 @click.option("-t", "--topics", "by_topic", is_flag=True, help="One row a topic.")
+@click.option("--deep", is_flag=True, help="Read each header, to count records exactly.")
 @click.option("-a", "--all", "has_all", is_flag=True, help=f"Every row and note, even of more than {_MANY_ROWS}.")
 @json_flag
 @read_options(*option_names(TopicOptions))
 def ls_command(
-    paths: tuple[str, ...], by_segment: bool, by_topic: bool, has_all: bool, as_json: bool, **options: Any
+    paths: tuple[str, ...],
+    by_segment: bool,
+    by_topic: bool,
+    deep: bool,
+    has_all: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """List topics, partitions and segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
-    Everything is told by batch headers: nothing is decompressed, and no CRC is checked (`kafkaseg verify` does that).
+    Index files and batch headers tell everything: nothing is decompressed, and no CRC is checked (`kafkaseg verify`
+    does that). Of segments of 16 MiB or more, only the headers at both ends are read: "≤" then counts their offsets,
+    and the codecs are those at the ends. --deep reads all headers.
     "newest" is the newest timestamp of a record; "oldest ≤" is a bound, since no header tells a batch's oldest record.
     Internal topics are listed too. Of more than 200 rows it shows 40: those with something wrong, and then the largest.
     Index files that are missing or empty only make reads slower. Below the table: log
@@ -63,7 +72,7 @@ def ls_command(
     kafkaseg ls /var/kafka-logs --json | jq '.partitions[].newestTimestamp'
     """
     with follow("reading headers") as on_progress:
-        listed = list_partitions(paths_of(paths), on_progress=on_progress, **options)
+        listed = list_partitions(paths_of(paths), deep=deep, on_progress=on_progress, **options)
     warn(*listed.warnings)
     if as_json:
         print_json(listed.to_dict())
@@ -160,6 +169,8 @@ def _make_notes(listing: Listing, names: Mapping[str, str], has_all: bool) -> li
         if partition.swaps:
             swaps = ", ".join(name_of(swap) for swap in partition.swaps)
             notes.append(f"{name}: {swaps}, left by a compaction, is read instead of the segments that it replaces")
+    if any(partition.summary.is_sampled for partition in listing.partitions):
+        notes.append("≤: the records of large segments are counted by their offsets; --deep reads each header")
     notes += [f"not read: {name_of(directory)}, {decimal(size)}" for directory, size in listing.not_read]
     return notes
 

@@ -1,10 +1,10 @@
-"""`list_partitions`: a path and keyword options → the partitions and segments under it, from their batch headers."""
+"""`list_partitions`: a path and keyword options → the partitions and segments under it, by index files and headers."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -31,6 +31,7 @@ from kafka_segment_source.storage.retrying import Attempts, try_again
 from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.trust import Policy
 
+_Summarize = Callable[[Segment], Summary | FileChangedError]
 _AT_ONCE = 16  # segments whose headers are read, each by 1 MiB at a time
 
 
@@ -125,16 +126,18 @@ class Listing:
 
 
 def list_partitions(
-    path: PathsLike, *, on_progress: OnProgress = ignore_progress, **options: Unpack[TopicOptions]
+    path: PathsLike, *, deep: bool = False, on_progress: OnProgress = ignore_progress, **options: Unpack[TopicOptions]
 ) -> Listing:
     """Lists partitions and their segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
-    It reads batch headers only. Nothing is decompressed, and no CRC is checked (`verify` does that). Internal topics
-    are listed too. If the paths hold several copies of a partition, a warning states which offsets a read takes from
-    which of them.
+    It reads batch headers only. Nothing is decompressed, and no CRC is checked (`verify` does that). Of a segment of 16
+    MiB or more with sound index files it reads those at both ends: `records` is then the number of its offsets, which
+    control records and compaction make too large (`records_exact`). Internal topics are listed too. If the paths hold
+    several copies of a partition, a warning states which offsets a read takes from which of them.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.
+        deep: Whether all headers are read, of large segments too.
         on_progress: Is called with the number of finished bytes and the number of all bytes.
         options: subscribe, subscribePattern, assign, topic, partition.
 
@@ -154,17 +157,15 @@ def list_partitions(
     """
     check_names(options, TopicOptions, "list_partitions, which takes")
     parsed, warnings = parse_options(option_texts(path, options))
-    return list_source(parsed.source, parsed.policy, warnings, on_progress)
+    return _list_source(parsed.source, parsed.policy, warnings, on_progress, deep)
 
 
-def list_source(
-    source: Source, policy: Policy, warnings: Warnings, on_progress: OnProgress = ignore_progress
-) -> Listing:
+def _list_source(source: Source, policy: Policy, warnings: Warnings, on_progress: OnProgress, deep: bool) -> Listing:
     """Lists the partitions of a source. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
     logs = shown_logs(source)
     advance = add_up(sum(segment.size for log in logs for segment in log.segments), on_progress)
-    logs, summaries = _summarize_logs(logs, source, advance, warnings)
+    logs, summaries = _summarize_logs(logs, source, partial(_try_to_summarize, advance=advance, deep=deep), warnings)
     checkpoints = Checkpoints(warnings, source.storage)
     warn_of_listed(logs, warnings)
     copies = Counter(log.topic_partition for log in logs)
@@ -180,17 +181,17 @@ def list_source(
 
 
 def _summarize_logs(
-    logs: list[ListedLog], source: Source, advance: Advance, warnings: Warnings
+    logs: list[ListedLog], source: Source, summarize_one: _Summarize, warnings: Warnings
 ) -> tuple[list[ListedLog], list[list[Summary]]]:
     """Summarizes the segments of each directory, as they are by then. A directory whose files are replaced meanwhile is
     listed again. One that is gone is left out, with a warning."""
     segments = [segment for log in logs for segment in log.segments]
     at_once = requests_at_once((segment.storage, segment.path) for segment in segments)
-    first = map_ahead(lambda segment: _try_to_summarize(segment, advance), segments, min(at_once, _AT_ONCE))
+    first = map_ahead(summarize_one, segments, min(at_once, _AT_ONCE))
     there: list[ListedLog] = []
     summaries: list[list[Summary]] = []
     for log in logs:
-        outcomes = _follow_changes(log, [next(first) for _ in log.segments], source)
+        outcomes = _follow_changes(log, [next(first) for _ in log.segments], source, summarize_one)
         if outcomes is None:
             warnings.add(f"partition directory {log.directory!r} was removed while it was listed, and is left out")
         else:
@@ -199,15 +200,15 @@ def _summarize_logs(
     return there, summaries
 
 
-def _try_to_summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary | FileChangedError:
+def _try_to_summarize(segment: Segment, advance: Advance, deep: bool) -> Summary | FileChangedError:
     try:
-        return summarize(segment, advance)
+        return summarize(segment, advance, deep=deep)
     except FileChangedError as error:
         return error
 
 
 def _follow_changes(
-    log: ListedLog, outcomes: list[Summary | FileChangedError], source: Source
+    log: ListedLog, outcomes: list[Summary | FileChangedError], source: Source, summarize_one: _Summarize
 ) -> tuple[ListedLog, list[Summary]] | None:
     """Returns a log as it is now, with the summary of each segment. None if it is gone.
 
@@ -229,7 +230,7 @@ def _follow_changes(
         before = len(known)
         outcomes = []
         for segment in log.segments:
-            outcomes.append(known.get(_identify(segment)) or _try_to_summarize(segment))
+            outcomes.append(known.get(_identify(segment)) or summarize_one(segment))
             if isinstance(outcomes[-1], FileChangedError):
                 break  # the rest would be as old
         outcomes += [changed] * (len(log.segments) - len(outcomes))
@@ -274,18 +275,26 @@ def _find_holes(log: PartitionLog, summaries: list[Summary]) -> Iterator[Evidenc
     """
     if log.compacted:
         return
-    was_compacted = any(
-        summary.records + summary.control_records < summary.end_offset - summary.start_offset for summary in summaries
-    )
-    for segment, summary in zip(log.segments, summaries, strict=True):
-        following = segment.next_base_offset
-        if following is None or summary.faults or summary.unreadable or summary.end_offset >= following:
-            continue
+    pairs = zip(log.segments, summaries, strict=True)
+    gaps = [
+        (segment, OffsetRange(summary.end_offset, segment.span.end)) for segment, summary in pairs if not summary.faults
+    ]
+    holes = [(segment, gap) for segment, gap in gaps if not segment.is_last and not gap.is_empty]
+    was_compacted = bool(holes) and any(map(_leaves_offsets_out, log.segments, summaries))
+    for segment, gap in holes:
         yield Evidence(
-            OffsetRange(summary.end_offset, following),
+            gap,
             f"a segment is not there after {name_of(segment.path)}",
             "if compaction removed them" if was_compacted else None,
         )
+
+
+def _leaves_offsets_out(segment: Segment, summary: Summary) -> bool:
+    """Whether offsets are missing among the batches of a segment. All headers are read for it."""
+    read = _try_to_summarize(segment, lambda _: None, deep=True) if summary.is_sampled else summary
+    if isinstance(read, FileChangedError) or read.unreadable:
+        return False
+    return read.records + read.control_records < read.end_offset - read.start_offset
 
 
 def _note_reads(

@@ -36,10 +36,13 @@ class Stop(Enum):
 
 
 class HeaderWalk:
-    """Walks one `.log` of `size` bytes. After `tables` has ended, `position` and `stop` are where and why it ended."""
+    """Walks one `.log` of `size` bytes from `start` on, where a batch begins.
 
-    def __init__(self, file: InputFile, size: int, advance: Advance) -> None:
-        self.position = 0
+    After `tables` has ended, `position` and `stop` are where and why it ended.
+    """
+
+    def __init__(self, file: InputFile, size: int, advance: Advance, start: int = 0) -> None:
+        self.position = start
         self.stop = Stop.END
         self._file = file
         self._size = size

@@ -8,6 +8,10 @@ are only bounds, and their names show that:
   as old as that or older.
 - A compressed message set (magic 0 and 1) states only its last offset. Its records are counted as if compaction had
   removed none of them, and `records_exact` is False.
+
+Of a large segment with sound index files, only the headers at both ends are read, unless `deep` asks for all. A broker
+adds to the time index whenever it adds to the offset index, so the last entries and the headers after them tell the
+newest timestamp (Kafka: LogSegment.append). Its records are counted by its offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.header_table import is_control, is_wrapper, record_counts
+from kafka_segment_source.decoding.header_table import end_of, is_control, is_wrapper, record_counts
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.inspection.header_tables import HeaderWalk, Stop
 from kafka_segment_source.inspection.index_order import (
@@ -38,6 +42,7 @@ from kafka_segment_source.reporting import Advance
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.times import format_millis
 
+LARGE_SEGMENT = 16 * 1024 * 1024  # bytes of `.log`: of a smaller one, all headers are read
 WORTH_AN_INDEX = 64 * 1024  # bytes of `.log`; a walk over a smaller file is fast without index entries
 _CODECS = kafka_format.CODEC_MASK + 1
 
@@ -65,7 +70,10 @@ class Summary:
     size: bytes of `.log` files.
     start_offset: the least base offset.
     end_offset: the offset after the last batch.
+    batches: whose headers were read.
     records: without control records.
+    is_sampled: whether only both ends of large segments were read. Then `records` is a bound, and codecs and magics are
+    those of the batches at the ends.
     oldest_at_most, newest: timestamps of data records in ms, None where there is none.
     without_timestamp: records whose timestamp is -1, which means none, in batches that have no other records.
     magics: of batches, ascending.
@@ -90,6 +98,7 @@ class Summary:
     indexes: IndexHealth = field(default_factory=IndexHealth)
     faults: tuple[str, ...] = ()
     unreadable: int = 0
+    is_sampled: bool = False
 
     def __add__(self, other: Summary) -> Summary:
         """Adds two summaries. `other` is of later segments of the same partition, or of another partition."""
@@ -110,6 +119,7 @@ class Summary:
             indexes=self.indexes + other.indexes,
             faults=self.faults + other.faults,
             unreadable=self.unreadable + other.unreadable,
+            is_sampled=self.is_sampled or other.is_sampled,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,7 +130,7 @@ class Summary:
             "records": self.records,
             "recordsExact": self.records_exact,
             "controlRecords": self.control_records,
-            "batches": self.batches,
+            "batches": None if self.is_sampled else self.batches,
             "bytes": self.size,
             "oldestTimestampAtMost": None if self.oldest_at_most is None else format_millis(self.oldest_at_most),
             "newestTimestamp": None if self.newest is None else format_millis(self.newest),
@@ -141,11 +151,18 @@ def total(summaries: Sequence[Summary]) -> Summary:
     return reduce(Summary.__add__, summaries) if summaries else Summary()
 
 
-def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
-    """Summarizes the headers of one segment. It is a fault if the storage cannot read it."""
+def summarize(segment: Segment, advance: Advance = lambda _: None, *, deep: bool = True) -> Summary:
+    """Summarizes the headers of one segment. It is a fault if the storage cannot read it.
+
+    deep: whether all headers of a large segment are read.
+    """
     tally = _Tally(segment)
     try:
         with InputFile(segment.path, segment.storage, segment.version) as file:
+            sampled = None if deep or segment.size < LARGE_SEGMENT else _sample(segment, file)
+            if sampled is not None:
+                advance(segment.size)
+                return sampled
             walk = HeaderWalk(file, segment.size, advance)
             for table in walk.tables():
                 tally.add(table)
@@ -155,6 +172,32 @@ def summarize(segment: Segment, advance: Advance = lambda _: None) -> Summary:
         return Summary(1, segment.size, base, base, records_exact=False, faults=(fault,), unreadable=1)
     summary = tally.summary(walk)
     return replace(summary, indexes=_check_indexes(segment, has_timestamps=summary.newest is not None))
+
+
+def _sample(segment: Segment, file: InputFile) -> Summary | None:
+    """Summarizes a segment by its index files, and by the headers at both ends. None if these do not fit together, or
+    if they do not tell all: there are old formats, or records without a timestamp."""
+    offsets, times = written_offsets_of(segment), written_times_of(segment)
+    health = _check_indexes(segment, has_timestamps=True)
+    if not len(offsets) or not len(times) or health != IndexHealth():
+        return None
+    ends = _Tally(segment)
+    first = next(HeaderWalk(file, segment.size, lambda _: None).tables(), None)
+    start = int(offsets.positions[-1])
+    if first is None or not end_of(first) <= start < segment.size:
+        return None
+    ends.add(first)
+    walk = HeaderWalk(file, segment.size, lambda _: None, start)
+    for table in walk.tables():
+        ends.add(table)
+    found = ends.summary(walk)
+    if found.faults or found.magics != (kafka_format.MAGIC_V2,) or found.newest is None or found.without_timestamp:
+        return None
+    newest = max(found.newest, int(times.timestamps[-1]))
+    records = found.end_offset - segment.base_offset
+    return replace(
+        found, records=records, records_exact=False, control_records=0, newest=newest, indexes=health, is_sampled=True
+    )
 
 
 class _Tally:

@@ -95,7 +95,7 @@ def collect_facts(
     for the statistics of each topic.
     """
     made = int(time.time() * 1000) if now is None else now
-    listing = list_partitions(paths, on_progress=on_progress, **options)
+    listing = list_partitions(paths, deep=True, on_progress=on_progress, **options)
     start, width, slots = _choose_slots(listing.partitions, made)
     given = (paths,) if isinstance(paths, str) else tuple(map(str, paths))  # type: ignore[arg-type]
     facts = Facts(given, made, listing, BatchFacts(width * 1_000_000), start, width, slots)
