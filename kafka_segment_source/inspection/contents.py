@@ -157,10 +157,17 @@ def list_partitions(
     """
     check_names(options, TopicOptions, "list_partitions, which takes")
     parsed, warnings = parse_options(option_texts(path, options))
-    return _list_source(parsed.source, parsed.policy, warnings, on_progress, deep)
+    return list_source(parsed.source, parsed.policy, warnings, on_progress, deep=deep)
 
 
-def _list_source(source: Source, policy: Policy, warnings: Warnings, on_progress: OnProgress, deep: bool) -> Listing:
+def list_source(
+    source: Source,
+    policy: Policy,
+    warnings: Warnings,
+    on_progress: OnProgress = ignore_progress,
+    *,
+    deep: bool = False,
+) -> Listing:
     """Lists the partitions of a source. The `warnings` of parsing become those of the listing."""
     seen = time.monotonic()
     logs = shown_logs(source)

@@ -64,6 +64,7 @@ class CopyView:
         self._answers: dict[str, deque[tuple[int, BatchHeader]]] = {}  # the last ones of batch_at, each with its offset
         self._ends: dict[str, int | None] = {}
         self._surveys: dict[str, Survey] = {}
+        self._strays: dict[str, Sequence[Stray]] = {}
 
     @property
     def start(self) -> int:
@@ -233,7 +234,9 @@ class CopyView:
         if segment.is_last:
             return self.tail.strays
         surveyed = self.survey_of(segment)
-        return () if surveyed is None else find_strays(surveyed, self.policy)[0]
+        if surveyed is not None and segment.path not in self._strays:
+            self._strays[segment.path] = find_strays(surveyed, self.policy)[0]
+        return self._strays.get(segment.path, ())
 
     def batches_in_doubt(self, segment: Segment) -> list[BatchHeader]:
         """Returns the whole batches of a segment whose place may be wrong: its strays, and what follows damage. It

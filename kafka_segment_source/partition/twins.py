@@ -149,7 +149,7 @@ def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tup
         for segment in () if copy.has_lost else copy.segments_around(near):
             replaced = [
                 batch
-                for batch in copy.batches_in_doubt(segment)
+                for batch in sorted(copy.batches_in_doubt(segment), key=lambda batch: batch.base_offset)
                 if any(_has_earlier_epoch(other, batch) for other in others if not other.has_lost)
                 and not is_elsewhere(copy, segment, batch, others)
             ]
