@@ -23,6 +23,7 @@ from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.storage.files import InputFile
 from tests.support import writer
 from tests.support.chunks import read_in_chunks
+from tests.support.layouts import write_copies
 from tests.support.plain import plain_bytes
 from tests.support.reads import error_of, offsets, write
 from tests.support.writer import Rec
@@ -315,3 +316,11 @@ def test_errors_kept_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     for n in range(5):
         damage.report(CorruptRecordError("damage", path="x", position=n, found=1, expected=2))
     assert [error.position for error in damage.skipped] == [0, 1]
+
+
+def test_a_batch_where_there_is_room_for_none(tmp_path: Path) -> None:
+    """The next file begins right behind the batch before it. The error says so, and not "from 3 to 2"."""
+    [path] = write_copies(tmp_path, {0: "[0 e0] [1-2 e0] [0 e0]", 3: "[3 e0]"})
+    with pytest.raises(CorruptRecordError) as caught:
+        kafkaseg.scan(path).read_all()
+    assert (caught.value.found, caught.value.expected) == ("0 to 0", "no batch before offset 3")
