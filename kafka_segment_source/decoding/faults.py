@@ -80,8 +80,8 @@ class Faults:
         return self._make_corrupt_error(what, position, offset, f"0x{found:08x}", f"0x{stated:08x}")
 
     def out_of_order(self, position: int, offsets: tuple[int, int], allowed: tuple[int, int]) -> DataError:
-        """offsets, allowed: the first and the last offset, both inclusive. `allowed` may have none: what follows, in this
-        file or in the next one, begins at its first offset."""
+        """offsets, allowed: the first and the last offset, both inclusive. `allowed` may have none: what follows, in
+        this file or in the next one, begins at its first offset."""
         first, last = allowed
         expected = f"offsets from {first} to {last}" if first <= last else f"no batch before offset {first}"
         found = f"{offsets[0]} to {offsets[1]}"
