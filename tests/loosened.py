@@ -1205,6 +1205,15 @@ LOOSENED = [
     ),
     *_of(
         "partition/twins.py",
+        "tests/property/test_replica_sets.py",
+        (
+            "copies: so is one against what compaction left of a batch there",
+            "if is_in_place(copy, copy.log.segments[-1], batch, other)), None)",
+            "if other.has_at_its_place(batch)), None)",
+        ),
+    ),
+    *_of(
+        "partition/twins.py",
         _WRONG_OFFSETS,
         (
             "copies: a batch that another copy has at its place too is not misplaced",
@@ -1213,7 +1222,7 @@ LOOSENED = [
         ),
         (
             "copies: a last batch against one that another copy has at its place is wrong",
-            "return next(filter(other.has_at_its_place, overlapping), None)",
+            "return next((batch for batch in overlapping if is_in_place(copy, copy.log.segments[-1], batch, other)), None)",
             "return None",
         ),
     ),

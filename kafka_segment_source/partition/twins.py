@@ -15,7 +15,6 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.partition.copy_tail import Tail
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.strays import Stray
 from kafka_segment_source.storage.files import InputFile
@@ -38,7 +37,7 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     for other in others:
         gap = OffsetRange(tail.expected, last.base_offset)
         header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)
-        before = None if at_its_place or header is not None else _find_contradiction(tail, last, other)
+        before = None if at_its_place or header is not None else _find_contradiction(copy, last, other)
         if header is None and before is None:
             continue
         is_cut = copy.policy.drop_malformed or (tail.damage is None and tail.before is None)
@@ -59,15 +58,15 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     return None
 
 
-def _find_contradiction(tail: Tail, last: BatchHeader, other: CopyView) -> BatchHeader | None:
+def _find_contradiction(copy: CopyView, last: BatchHeader, other: CopyView) -> BatchHeader | None:
     """Returns a batch before the last one that was left out as the two contradict each other, and that another copy has
-    at its place."""
+    at its place, or what compaction left of it."""
     overlapping = (
         stray.batch
-        for stray in tail.strays
+        for stray in copy.tail.strays
         if stray.batch.position < last.position and last.base_offset <= stray.batch.last_offset
     )
-    return next(filter(other.has_at_its_place, overlapping), None)
+    return next((batch for batch in overlapping if is_in_place(copy, copy.log.segments[-1], batch, other)), None)
 
 
 def _name_proof(twin: BatchHeader | None, before: BatchHeader | None) -> str:
