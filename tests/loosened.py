@@ -997,6 +997,15 @@ LOOSENED = [
     ),
     *_of(
         "decoding/gaps.py",
+        "tests/property/test_lost_segments.py",
+        (
+            "loss: the gap before the only batch of a split shows no compaction either",
+            "or (is_behind_gap and is_borne_out)",
+            "or is_behind_gap",
+        ),
+    ),
+    *_of(
+        "decoding/gaps.py",
         "tests/unit/reading/test_data_loss.py tests/unit/partition/test_copy_chain.py",
         (
             "loss: offsets missing before the next segment are an error",

@@ -63,7 +63,19 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: a batch whose epoch its neighbours contradict decides nothing",
         "copies: one whose history lost comes after the others",
     ),
-    "lost segments": ("transactions: what is open before missing offsets does not end the log",),
+    "lost segments": (
+        "transactions: what is open before missing offsets does not end the log",
+        "loss: the gap before the last batch of a segment shows no compaction",
+    ),
+    "misplaced batches": (
+        "doubt: a batch in a file that the plan does not read is a loss, in a compacted log too",
+        "doubt: a batch in doubt of a later epoch contradicts the batches of another copy",
+        "doubt: a last batch behind damage contradicts another copy too",
+        "doubt: so does a batch behind damage in an earlier file",
+        "doubt: a mended read has no batch whose offsets another copy gives to another leader",
+        "doubt: a moved batch of another part of its file is lost",
+        "doubt: a last batch lies at or above the name of its file",
+    ),
     "tiers": (
         "tiers: a topic without a name is not left out",
         "tiers: no fixed number of manifests says what does not exist",

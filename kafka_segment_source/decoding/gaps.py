@@ -82,7 +82,6 @@ class GapWatch:
 
     def _has_gaps_before(self, file: InputFile) -> bool:
         """Whether the batches before the split show compaction, or are of old formats. Damage among them shows nothing.
-        An index, or a zone map, bears out the batch at which the split starts.
 
         It reads them up to the first gap, or all of them. It is rarely called.
         """
@@ -96,8 +95,10 @@ class GapWatch:
         self._has_old_formats = before._has_old_formats
         end = before.next_offset if before.position == self._split.start else None
         is_behind_gap = end is not None and self._first_offset is not None and self._first_offset > end
-        has_gaps = before._has_gaps or before._is_behind_gap or is_behind_gap
+        is_borne_out = self._first_offset != self._last_base  # by the next batch
+        has_gaps = before._has_gaps or before._is_behind_gap or (is_behind_gap and is_borne_out)
         counts = not noted.skipped or not self._steps_back_before(file)
+        self._is_behind_gap = self._is_behind_gap or (is_behind_gap and counts)
         return before._has_old_formats or (has_gaps and counts)
 
     def _steps_back_before(self, file: InputFile) -> bool:

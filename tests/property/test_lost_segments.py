@@ -25,15 +25,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataLossError
+from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.partition import missing
 from kafka_segment_source.reporting import logger
 from tests.property.test_committed_rows import client, small_chunks
 from tests.support import writer
+from tests.support.layouts import encode_batches, write_copies
 from tests.support.transactions import ALL, KINDS, PRODUCERS, Batch, Log, broker, build, spoils, write
 
 MANY = settings(max_examples=settings().max_examples * 8)
@@ -236,3 +238,45 @@ def may_be_lost(holed: Holed, start: int, end: int) -> bool:
     if (start, end) != (0, ALL) and (start < there[0].base or end > there[-1].last + 1):
         return True
     return any(not holed.is_decided(batch) for batch in there if batch.last >= start and batch.base < end)
+
+
+sizes = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=5), min_size=3, max_size=6)
+"""Numbers of records: of the batches of each segment."""
+
+
+@MANY
+@given(
+    segments=sizes,
+    lost=st.integers(1, 4),
+    raised=st.integers(0, 60),
+    indexed=st.booleans(),
+    how=st.fixed_dictionaries({}, optional={"trustIndexes": st.booleans(), "minPartitions": st.integers(1, 9)}),
+)
+def test_a_segment_lost_behind_a_wrong_offset(
+    segments: list[list[int]], lost: int, raised: int, indexed: bool, how: dict[str, Any]
+) -> None:
+    """The last batch before a lost segment states an offset that is too high, and is still below the next segment."""
+    lost = min(lost, len(segments) - 2)
+    texts: dict[int, list[str]] = {}
+    after = 0
+    for segment in segments:
+        base, texts[after] = after, []
+        for count in segment:
+            texts[base].append(f"[{after}-{after + count - 1} e0]")
+            after += count
+    bases = [*texts]
+    before, room = texts[bases[lost - 1]], sum(segments[lost]) - 1
+    assume(raised <= room)
+    first = bases[lost] - segments[lost - 1][-1]
+    entries = [(first, len(encode_batches(" ".join(before[:-1]))))] if len(before) > 1 else []
+    if raised:
+        before[-1] = before[-1].replace("]", f" @{first + raised}]")
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(missing, "PAUSE", 0):
+        there = {base: " ".join(text) for base, text in texts.items() if base != bases[lost]}
+        [path] = write_copies(Path(name), there)
+        if indexed:
+            index = Path(path, "t-0", writer.segment_name(bases[lost - 1], ".index"))
+            index.write_bytes(writer.offset_index(entries, bases[lost - 1]))
+        with pytest.raises((DataLossError, CorruptRecordError)):
+            kafkaseg.scan(path, ["offset"], **how).read_all()
+        assert not kafkaseg.verify(path).is_ok
