@@ -6,7 +6,7 @@ checkpoint shows compaction, and planning checks that. Gaps among the batches of
 of skipped damage are no sign of compaction: bytes are skipped there, and compaction leaves no bytes between batches.
 Gaps are no sign of it either where a batch before the split steps back: it may belong into one of them. Nor is the gap
 before the last batch of a segment: no batch follows that bears out its offset, and no CRC covers it. An entry of an
-index file bears it out, if it has that offset or a later one.
+index file bears it out, if it has the last offset of the batch or a later one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile, file_version
-from kafka_segment_source.storage.store import Storage
 from kafka_segment_source.trust import Trust
 
 
@@ -75,10 +74,25 @@ class GapWatch:
         gap = OffsetRange(self.next_offset, end).intersect(split.bounds.offsets)
         if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)):
             return None
-        is_compaction = self._is_behind_gap and is_known_to_reach(
-            split.path, split.storage, split.base_offset, self._last_base
-        )
+        is_compaction = self._is_behind_gap and self._is_borne_out_by_index()
         return None if is_compaction else gap
+
+    def _is_borne_out_by_index(self) -> bool:
+        """Whether an index file mentions the last offset that was read, or a later one. A broker writes what it has
+        appended there. When it ends a segment, it adds the last batch of the latest timestamp to the time index.
+
+        Kafka: LogSegment.onBecomeInactiveSegment.
+        """
+        split, storage = self._split, self._split.storage
+        stem = split.path.removesuffix(kafka_format.LOG_SUFFIX)
+        for suffix in (kafka_format.TIME_INDEX_SUFFIX, kafka_format.INDEX_SUFFIX):
+            version = file_version(stem + suffix, storage)
+            last = (
+                None if version is None else find_last_offset(stem + suffix, storage, version.size, split.base_offset)
+            )
+            if last is not None and self.next_offset is not None and last + 1 >= self.next_offset:
+                return True
+        return False
 
     def _has_gaps_before(self, file: InputFile) -> bool:
         """Whether the batches before the split show compaction, or are of old formats. Damage among them shows nothing.
@@ -112,18 +126,3 @@ class GapWatch:
                 return True
             highest = header.last_offset
         return False
-
-
-def is_known_to_reach(path: str, storage: Storage, base_offset: int, offset: int) -> bool:
-    """Whether an index file of the segment at `path` mentions an offset, or a later one. A broker writes what it has
-    appended there. When it ends a segment, it adds the last batch of the latest timestamp to the time index.
-
-    Kafka: LogSegment.onBecomeInactiveSegment.
-    """
-    stem = path.removesuffix(kafka_format.LOG_SUFFIX)
-    for suffix in (kafka_format.TIME_INDEX_SUFFIX, kafka_format.INDEX_SUFFIX):
-        version = file_version(stem + suffix, storage)
-        last = None if version is None else find_last_offset(stem + suffix, storage, version.size, base_offset)
-        if last is not None and last >= offset:
-            return True
-    return False

@@ -130,10 +130,10 @@ def list_partitions(
 ) -> Listing:
     """Lists partitions and their segments: offsets, records, bytes, time span, codecs, health of the indexes.
 
-    It reads batch headers only. Nothing is decompressed, and no CRC is checked (`verify` does that). Of a segment of 16
-    MiB or more with sound index files it reads those at both ends: `records` is then the number of its offsets, which
-    control records and compaction make too large (`records_exact`). Internal topics are listed too. If the paths hold
-    several copies of a partition, a warning states which offsets a read takes from which of them.
+    It reads index files and batch headers. Nothing is decompressed, and no CRC is checked (`verify` does that). Of a
+    segment of 16 MiB or more with sound index files it reads the headers at both ends: `records` is then the number of
+    its offsets, which control records and compaction make too large (`records_exact`). Internal topics are listed too.
+    If the paths hold several copies of a partition, a warning states which offsets a read takes from which of them.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.

@@ -17,10 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from kafka_segment_source import kafka_format
-from kafka_segment_source.decoding.gaps import is_known_to_reach
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.inspection.epoch_rules import check_epochs
 from kafka_segment_source.inspection.findings import Finding
@@ -150,7 +147,7 @@ def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
         reaches_end = any(end == check.segment.size for _, end in check.damaged)
         if not check.was_read or following is None or following <= first or reaches_end:
             continue
-        if cleaned or log.compacted or check.is_compacted or _has_gaps(check):  # as a read decides (`GapWatch`)
+        if cleaned or log.compacted or not check.gap_is_loss:
             left_out.append(first)
         else:
             what = f"no segment holds the offsets {first} to {following - 1}, after the last batch of this one"
@@ -158,20 +155,6 @@ def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
     if left_out:
         what = f"between segments, offsets are in no file {len(left_out):,} times, first {left_out[0]}"
         yield Finding(False, log.directory, what, _COMPACTED, None, left_out[0])
-
-
-def _has_gaps(check: SegmentCheck) -> bool:
-    """Whether batches inside the segment omit offsets. After damage it is False, since damage omits offsets too."""
-    batches, segment = check.batches, check.segment
-    if check.damaged or not len(batches):
-        return False
-    before = np.concatenate(([segment.base_offset - 1], batches.last_offsets[:-1]))
-    is_behind_gap = ~batches.is_wrapper & (batches.base_offsets > before + 1)
-    last_base = int(batches.base_offsets[-1])
-    return bool(
-        is_behind_gap[:-1].any()
-        or (is_behind_gap[-1] and is_known_to_reach(segment.path, segment.storage, segment.base_offset, last_base))
-    )
 
 
 def _check_states(log: ListedLog) -> Iterator[Finding]:

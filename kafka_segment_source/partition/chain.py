@@ -156,20 +156,10 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
             _drop_unused(segment, copy, nothing, _Chain([])) for copy in copies[1:] for segment in copy.log.segments
         ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
-    holes = list(_cut_holes_before(chosen[0][1].start, logs))
-    holes += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
-    holes = [hole for hole in holes if not (compacted or hole.offsets.is_empty)]
-    holes += [
-        _note_hidden(segment, offsets) for segment, hidden in find_hidden_batches(copies, near) for offsets in hidden
-    ]
-    holes += [
-        Hole(
-            offsets,
-            f"{segment.path!r} has them beside damage, of a later leader epoch than the batches of another copy",
-        )
-        for segment, replaced in find_replaced(copies, near)
-        for offsets in replaced
-    ]
+    gaps = list(_cut_holes_before(chosen[0][1].start, logs))
+    gaps += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
+    holes = [hole for hole in gaps if not (compacted or hole.offsets.is_empty)]
+    holes += _find_misplaced(copies, near)
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -310,9 +300,16 @@ def _cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
             start = offsets.end
 
 
-def _note_hidden(segment: Segment, offsets: OffsetRange) -> Hole:
-    name = segment_file(segment.span.end)
-    return Hole(offsets, f"{segment.path!r} has them, although the next file, {name}, begins there by its name")
+def _find_misplaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[Hole]:
+    """Yields the offsets of batches that lie at a wrong place, and that no copy has at their place. Compaction explains
+    none of them."""
+    for segment, hidden in find_hidden_batches(copies, near):
+        name = segment_file(segment.span.end)
+        why = f"{segment.path!r} has them, although the next file, {name}, begins there by its name"
+        yield from (Hole(offsets, why) for offsets in hidden)
+    for segment, replaced in find_replaced(copies, near):
+        why = f"{segment.path!r} has them beside damage, of a later leader epoch than the batches of another copy"
+        yield from (Hole(offsets, why) for offsets in replaced)
 
 
 def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:

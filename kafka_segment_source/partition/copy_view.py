@@ -238,17 +238,6 @@ class CopyView:
             self._strays[segment.path] = find_strays(surveyed, self.policy)[0]
         return self._strays.get(segment.path, ())
 
-    def batches_in_doubt(self, segment: Segment) -> list[BatchHeader]:
-        """Returns the whole batches of a segment whose place may be wrong: its strays, and what follows damage. It
-        returns none if the segment was not read for its end."""
-        strays = [stray.batch for stray in self.all_strays_of(segment)]
-        if segment.is_last:
-            last = self.tail.last if self.tail.before is not None else None
-            return strays if last is None else [*strays, last]
-        surveyed = self.survey_of(segment)
-        faults = () if surveyed is None else surveyed.faults[:-1]
-        return strays + [surveyed.header(at) for at, fault in enumerate(faults) if surveyed and fault is not None]
-
     def strays_of(self, segment: Segment) -> list[Stray]:
         """Returns those of `all_strays_of` with offsets that its names do not leave to the segment."""
         span = segment.span

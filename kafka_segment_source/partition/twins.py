@@ -148,12 +148,25 @@ def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tup
         for segment in () if copy.has_lost else copy.segments_around(near):
             replaced = [
                 batch
-                for batch in sorted(copy.batches_in_doubt(segment), key=lambda batch: batch.base_offset)
+                for batch in sorted(_find_doubtful(copy, segment), key=lambda batch: batch.base_offset)
                 if any(_has_earlier_epoch(other, batch) for other in others if not other.has_lost)
                 and not is_elsewhere(copy, segment, batch, others)
             ]
             if replaced:
                 yield segment, join_batches(replaced)
+
+
+def _find_doubtful(copy: CopyView, segment: Segment) -> list[BatchHeader]:
+    """Returns the whole batches of a segment whose place may be wrong: its strays, and what follows damage. It returns
+    none if the segment was not read for its end."""
+    strays = [stray.batch for stray in copy.all_strays_of(segment)]
+    if segment.is_last:
+        last = copy.tail.last if copy.tail.before is not None else None
+        return strays if last is None else [*strays, last]
+    surveyed = copy.survey_of(segment)
+    if surveyed is None:
+        return strays
+    return strays + [surveyed.header(at) for at, fault in enumerate(surveyed.faults[:-1]) if fault is not None]
 
 
 def _has_earlier_epoch(copy: CopyView, batch: BatchHeader) -> bool:

@@ -79,20 +79,20 @@ def _find_passed(
 
 
 def _find_of_other_part(
-    split: SegmentSplit, own: CopyView, twin: BatchHeader, merge: Callable[[], PartitionLog]
+    split: SegmentSplit, own: CopyView, batch: BatchHeader, merge: Callable[[], PartitionLog]
 ) -> Iterator[OffsetRange]:
-    """Yields the offsets of a batch that this copy has not at its place, if the plan reads them from this copy, in
-    another part of it.
+    """Yields the offsets of a batch that does not lie at its place in this copy, if the plan reads them from this copy,
+    in another part of it.
 
     A read that ends, or begins, where its part does goes on with the next one, or comes from the one before.
     """
-    held, part, there = _offsets_of(twin), split.uncut or split.bounds.offsets, own.batch_at(twin.base_offset)
+    held, part, there = _offsets_of(batch), split.uncut or split.bounds.offsets, own.batch_at(batch.base_offset)
     if there is not None and there.base_offset < held.end:
         return
     log = merge()
     parts = [segment.span.intersect(segment.offsets) for segment in log.segments if segment.path == split.path]
     is_wanted = any(span.end == part.end <= held.start or held.end <= span.start == part.start for span in parts)
-    if is_wanted and _is_read_from(own, twin.base_offset, log):
+    if is_wanted and _is_read_from(own, batch.base_offset, log):
         yield held
 
 

@@ -277,6 +277,8 @@ def test_a_segment_lost_behind_a_wrong_offset(
         if indexed:
             index = Path(path, "t-0", writer.segment_name(bases[lost - 1], ".index"))
             index.write_bytes(writer.offset_index(entries, bases[lost - 1]))
+            end = bases[lost] - 1
+            index.with_suffix(".timeindex").write_bytes(writer.time_index([(1000 + 10 * end, end)], bases[lost - 1]))
         with pytest.raises((DataLossError, CorruptRecordError)):
             kafkaseg.scan(path, ["offset"], **how).read_all()
         assert not kafkaseg.verify(path).is_ok
