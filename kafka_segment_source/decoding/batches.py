@@ -87,6 +87,7 @@ class BatchReader:
     """Reads one split's byte range chunk by chunk.
 
     is_done: whether the reader has proof that no wanted row follows. It is False where only the range or the log ended.
+    next_base: the base offset of the batch right behind the last wanted one, where it was seen.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class BatchReader:
         self._faults = Faults(split.path)
         self._chunk_bytes = chunk_bytes
         self.is_done = False
+        self.next_base: int | None = None
         self._limit = split.end  # no byte after it is read, unless a batch begins before it and ends after it
         self._offset_limit = limit_of(split.base_offset, split.next_base_offset)  # exclusive, of the segment
         self._search = BatchSearch(file, split, trust.max_batch_bytes)
@@ -161,8 +163,9 @@ class BatchReader:
     def _go_past_end(self, position: int) -> None:
         """Extends the range to the end of the file, unless the batch there proves that no wanted row follows."""
         wanted_end = self._split.bounds.offsets.end
-        if self._search.last_offset >= wanted_end - 1 or self._search.read_base_offset(position) >= wanted_end:
-            self.is_done = True
+        following = self._search.read_base_offset(position)
+        if self._search.last_offset >= wanted_end - 1 or following >= wanted_end:
+            self.is_done, self.next_base = True, following
         else:
             self._limit = self._split.segment_size
 
@@ -213,7 +216,7 @@ class BatchReader:
             if wanted:
                 yield Chunk(buffer, good[:, :wanted], start)
             if not more:
-                self.is_done = True
+                self.end_before(good, wanted)
                 return _NO_MORE
             if good.shape[1]:
                 self._belief.note(good)
@@ -256,6 +259,12 @@ class BatchReader:
             if proves[:count].any():
                 return int(np.argmax(proves)) + 1, False
         return count, count == headers.shape[1]
+
+    def end_before(self, headers: HeaderTable, count: int) -> None:
+        """Notes that of these batches `count` are wanted, and that no wanted row follows them."""
+        self.is_done = True
+        if count < headers.shape[1]:
+            self.next_base = int(headers[batch_headers.BASE_OFFSET, count])
 
     # ---- where no whole batch is ----
 

@@ -11,17 +11,32 @@ index file bears it out, if it has the last offset of the batch or a later one.
 
 from __future__ import annotations
 
+import numpy as np
+
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.decoding.damage import NotedDamage
+from kafka_segment_source.decoding.header_table import is_v2
 from kafka_segment_source.decoding.split import SegmentSplit
+from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile, file_version
 from kafka_segment_source.trust import Trust
+
+_PLACES = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.POSITION, batch_headers.SIZE]
+
+
+class GapInCopyError(DataLossError):
+    """One of several copies has a gap between two of its batches, and the other copies were not asked yet. A read asks
+    them, so it is never raised to a user. gap: the offsets between the two batches, some of them wanted."""
+
+    def __init__(self, gap: OffsetRange, path: str) -> None:
+        super().__init__(f"{path!r} has no batch of the offsets {gap.start} to {gap.end - 1}")
+        self.gap = gap
 
 
 class GapWatch:
@@ -54,6 +69,22 @@ class GapWatch:
         self._last_base = int(headers[batch_headers.BASE_OFFSET, -1])
         self.next_offset = last + 1
         self.position = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
+
+    def find_first(self, headers: HeaderTable) -> tuple[int, OffsetRange] | None:
+        """Finds the first of the next batches that lies directly behind the one before it, and not with its offset, if the
+        batch or the gap has wanted offsets. It returns the number of this batch and the gap, or None. headers: as `see`
+        takes them.
+        """
+        base, last, start, size = headers[_PLACES]
+        expected = np.append(base[0] if self.next_offset is None else self.next_offset, last[:-1] + 1)
+        follows = start == np.append(self.position, (start + size)[:-1])
+        wanted = self._split.bounds.offsets
+        is_wanted = (last >= wanted.start) & (expected < wanted.end)
+        is_gap = follows & is_v2(headers) & (base > expected) & is_wanted
+        if not is_gap.any():
+            return None
+        at = int(np.argmax(is_gap))
+        return at, OffsetRange(int(expected[at]), int(base[at]))
 
     @property
     def is_undecided(self) -> bool:

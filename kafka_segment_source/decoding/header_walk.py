@@ -44,7 +44,7 @@ def read_headers_first(reader: BatchReader, file: InputFile, split: SegmentSplit
         if wanted:
             yield Chunk(_NO_BYTES, headers[:, :wanted], position)
         if not more:
-            reader.is_done = True
+            reader.end_before(headers, wanted)
             return
         reader.note_before(headers)
         size = end_of(headers) - position

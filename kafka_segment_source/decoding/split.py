@@ -9,6 +9,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.logdir.probe import BatchHeader, HeaderProbe
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import LOCAL, NO_VERSION, FileVersion, Storage
 from kafka_segment_source.storage.tiered.identity import read_identity
 
@@ -49,6 +50,8 @@ class SegmentSplit(NamedTuple):
     uncut: with several copies, the offsets that all pieces of a segment return together (`cuts.py`). None: it was not
     cut.
     log_end: for the last segment, the offset after its last whole batch; None where it is not known.
+    asks_in_gaps: with several copies, whether the others are asked for offsets that are missing between two batches
+    (`gaps.py`). False where its own copy is marked as compacted, and where they were asked.
     storage: where the file is.
     """
 
@@ -70,6 +73,7 @@ class SegmentSplit(NamedTuple):
     anchor: BatchPlace | None = None
     uncut: OffsetRange | None = None
     log_end: int | None = None
+    asks_in_gaps: bool = False
     storage: Storage = LOCAL
 
     @property
@@ -143,6 +147,7 @@ def split_of(
         log_end=log_end,
         copies=log.copies,
         served_to=segment.offsets.end,
+        asks_in_gaps=parent_of(segment.path) in log.unmarked if log.unmarked else False,
         storage=segment.storage,
     )
 

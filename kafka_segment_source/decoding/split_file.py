@@ -22,12 +22,14 @@ changes make another file: compaction, retention, a new replica, a restore.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, TakeBuffer
 from kafka_segment_source.decoding.damage import Damage
-from kafka_segment_source.decoding.gaps import GapWatch
+from kafka_segment_source.decoding.gaps import GapInCopyError, GapWatch
 from kafka_segment_source.decoding.header_walk import read_headers_first
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
@@ -144,19 +146,33 @@ class SplitFile:
         return Decoder(self.split, self.trust, self._damage, include_control, microseconds, scratch, keep)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yields the chunks of the split, in order. Raises FileChangedError, and under FAILFAST CorruptRecordError."""
+        """Yields the chunks of the split, in order.
+
+        Raises FileChangedError, under FAILFAST CorruptRecordError, and GapInCopyError where other copies are to be
+        asked.
+        """
         walks = self._headers_only
         for chunk in read_headers_first(self._reader, self._file, self.split) if walks else self._reader.chunks():
-            self._gaps.see(chunk.headers)
-            yield chunk
+            gap = self._gaps.find_first(chunk.headers) if self.split.asks_in_gaps else None
+            if gap is None:
+                self._gaps.see(chunk.headers)
+                yield chunk
+                continue
+            count, missing = gap
+            if count:
+                before = replace(chunk, headers=chunk.headers[:, :count])
+                self._gaps.see(before.headers)
+                yield before
+            raise GapInCopyError(missing, self.split.path)
 
     def finish(self) -> None:
         """Checks the end of the file. Call it after the last chunk.
 
-        Raises DataLossError for a gap before the next segment.
+        Raises DataLossError for a gap before the next segment, and GapInCopyError as `chunks` does.
         """
         split = self.split
         if self._reader.is_done:
+            self._ask_before(self._reader.next_base)
             return
         gap = self._gaps.missing(self._file)
         if gap is not None and split.next_base_offset is None:
@@ -174,6 +190,17 @@ class SplitFile:
                 f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so",
                 _REMEDY,
             )
+        if self._gaps.position == split.segment_size:
+            self._ask_before(split.next_base_offset)
+
+    def _ask_before(self, base_offset: int | None) -> None:
+        """Raises GapInCopyError if wanted offsets are missing before the batch, or the segment, that follows. It begins
+        at `base_offset`; None if nothing is known to follow."""
+        if not self.split.asks_in_gaps or base_offset is None or self.next_offset is None:
+            return
+        gap = OffsetRange(self.next_offset, base_offset)
+        if not gap.intersect(self.split.bounds.offsets).is_empty:
+            raise GapInCopyError(gap, self.split.path)
 
     def confirm(self) -> None:
         """Raises FileChangedError unless the path still leads to this file, and the file still has the batches read."""

@@ -2,7 +2,8 @@
 
 A read of several copies takes each offset from a copy that holds it (`partition/chain.py`, `reading/mending.py`). So
 damage of one copy loses records only if no other copy holds them. Every copy is read once more if one has a loss. If
-they hold all records together, the partition is read as a query reads it: what that ends with is the last word.
+they hold all records together, the partition is read as a query reads it: what that ends with is the last word. So it
+is if a copy has gaps that no checkpoint explains.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def _find_losses(
         losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
     holes = [hole for hole in log.holes if not any(_overlap(loss, hole.offsets) for loss in losses)]
     losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in holes]
-    if has_losses and not losses:
+    asks_in_gaps = not log.compacted and any(copy.has_gaps for copy in copies)
+    if (has_losses or asks_in_gaps) and not losses:
         losses += _read_once(source, policy)
     return losses, cuts
 

@@ -91,6 +91,14 @@ class SegmentCheck:
         return tuple((error.position, end) for error, end in self._damage.ranges if end is not None)
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether offsets are missing between two of its batches, or before the first one. A wrapper of magic 0 or 1
+        does not state where it begins."""
+        batches = self.batches
+        before = np.append(self.segment.base_offset, batches.last_offsets[:-1] + 1)
+        return bool(len(batches) and (batches.is_v2 & (batches.base_offsets > before)).any())
+
+    @property
     def last_offset(self) -> int:
         return int(self.batches.last_offsets[-1]) if len(self.batches) else self.segment.base_offset - 1
 

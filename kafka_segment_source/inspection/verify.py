@@ -53,7 +53,7 @@ _NO_INDEX = "not an error: reads walk more batch headers instead"
 class Verified:
     """The result for one partition's log: what was verified, and the findings.
 
-    size: bytes of `.log` files.
+    size: bytes of `.log` files. has_gaps: whether offsets are missing between two batches of a file.
     """
 
     topic: str
@@ -64,6 +64,7 @@ class Verified:
     batches: int
     records: int
     findings: tuple[Finding, ...]
+    has_gaps: bool = False
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -131,6 +132,7 @@ def verify_log(
         batches=sum(len(check.batches) for check in checks),
         records=sum(check.records for check in checks),
         findings=tuple(findings),
+        has_gaps=any(check.has_gaps for check in checks),
     )
 
 

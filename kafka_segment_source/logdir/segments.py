@@ -278,6 +278,7 @@ class PartitionLog(ListedLog):
     is_end_damaged: whether damage follows that end, and no copy explains it.
     fenced: the directories of copies that lose their end to a later leader, each with its end offset (exclusive).
     late: the directories of copies that begin after another one, each with its first offset. None is a tier's.
+    unmarked: of several copies, the directories of those that no checkpoint marks as compacted.
     """
 
     offsets: OffsetRange = OffsetRange()
@@ -290,6 +291,7 @@ class PartitionLog(ListedLog):
     is_end_damaged: bool = False
     fenced: tuple[tuple[str, int], ...] = ()
     late: tuple[tuple[str, int], ...] = ()
+    unmarked: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, listed: ListedLog) -> PartitionLog:

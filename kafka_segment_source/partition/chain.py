@@ -184,6 +184,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         copies=paths,
         end=max(copy.end for copy in copies),
         fenced=fenced,
+        unmarked=tuple(log.directory for log in logs if not log.compacted),
         late=_find_late([copies[at] for at in sorted({span.copy for span in spans})]),
         is_end_damaged=spans[picked[-1][0]].holding == DAMAGED,
     )

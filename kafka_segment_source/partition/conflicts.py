@@ -1,55 +1,137 @@
-"""Batches of two copies that one history cannot have, where a read is mended: neither of them is read.
+"""Batches of several copies that one history cannot have, where a read is mended: the wrong ones are not read.
 
-`histories.py` finds them for a plan. It does not compare a batch that damage puts in doubt, and a survey may give that
-batch as sound.
+`histories.py` finds them for a plan. It does not compare a batch that damage puts in doubt, nor batches below those that
+are proven to agree, and a survey may give such a batch as sound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.kernels import batch_headers
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import DIFFERENT, relate_places
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.survey import Survey
 
+Wrong = Mapping[str, Sequence[tuple[OffsetRange, DataError]]]
+"""By the path of a file, offsets that its batches may state wrongly, and why."""
+
+_IDENTITY = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.CRC, batch_headers.SIZE]
 _COMPARED = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.CRC, batch_headers.LEADER_EPOCH]
 
 
-def find_conflicts(read: Sequence[tuple[CopyView, Survey]]) -> list[tuple[OffsetRange, DataError]]:
-    """Returns the offsets at which two copies have different batches of different leader epochs, and an error that
-    names one of them. One of the two copies is stale there, or states wrong offsets, and nothing says which one.
+def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
+    """Returns the offsets of batches that are wrong, or that contradict those of another copy.
 
-    Epochs alone show nothing, as no CRC covers them. read: surveys, each with its copy.
+    A batch behind a gap is wrong if another copy has the same one in the gap, and not at the offset that it states here.
+    Of two batches that one history cannot have, that one is wrong which alone lies behind a gap. Else nothing says
+    which one is: one of the copies is stale there, or states wrong offsets, and neither is read. The gap before a wrong
+    batch is no work of compaction, unless its partition is marked as compacted.
+
+    read: surveys, each with its copy.
     """
-    found: list[tuple[OffsetRange, DataError]] = []
-    for (copy, one), (other_copy, other) in combinations(read, 2):
-        if not one.batches.shape[1] or not other.batches.shape[1]:
-            continue
-        base, last, crc, epoch = one.batches[_COMPARED]
-        at = np.searchsorted(other.batches[batch_headers.LAST_OFFSET], base)  # the batch that may share offsets
-        has_other = at < other.batches.shape[1]
-        their_base, _, their_crc, their_epoch = other.batches[_COMPARED][:, np.where(has_other, at, 0)]
-        differs = has_other & (their_base <= last) & (crc != their_crc) & (epoch != their_epoch)
-        for place in np.flatnonzero(differs & (np.minimum(epoch, their_epoch) >= 0)).tolist():
-            header, twin = one.header(place), other.header(int(at[place]))
-            if relate_places(copy, header, other_copy, twin) != DIFFERENT:
+    wrong: defaultdict[str, list[tuple[OffsetRange, DataError]]] = defaultdict(list)
+    raised: set[tuple[str, int]] = set()
+    for _, surveyed in read:
+        others = [other for _, other in read if other is not surveyed]
+        for at, twin in _find_raised(surveyed, others):
+            header = surveyed.header(at)
+            error = _make_error("batch with a wrong offset", surveyed, header, str(header.base_offset), twin)
+            wrong[surveyed.segment.path].append((_spoilt(surveyed, at), error))
+            raised.add((surveyed.segment.path, header.position))
+    for one, other in combinations(read, 2):
+        for at, twin_at in _find_contradictions(one, other):
+            sides = (one[1], at), (other[1], twin_at)
+            if any((surveyed.segment.path, surveyed.header(place).position) in raised for surveyed, place in sides):
                 continue
-            start = max(header.base_offset, twin.base_offset)
-            what = "batch of another leader epoch than a batch of another copy at its offsets"
-            expected = f"leader epoch {twin.leader_epoch}, as at byte {twin.position} of {other.segment.path}"
-            error = CorruptRecordError(
-                what,
-                path=one.segment.path,
-                position=header.position,
-                offset=start,
-                found=f"leader epoch {header.leader_epoch}",
-                expected=expected,
-            )
-            found.append((OffsetRange(start, min(header.last_offset, twin.last_offset) + 1), error))
-    return found
+            shared = _offsets_of(one[1], at).intersect(_offsets_of(other[1], twin_at))
+            follows = [_gap_before(surveyed, place).is_empty for surveyed, place in sides]
+            for (surveyed, place), (beside, beside_at), own, theirs in zip(
+                sides, sides[::-1], follows, follows[::-1], strict=True
+            ):
+                if own and not theirs:
+                    continue
+                header = surveyed.header(place)
+                expected = f"{_describe(beside.header(beside_at))}, as in {beside.segment.path}"
+                what = "batch that contradicts a batch of another copy at its offsets"
+                error = _make_error(what, surveyed, header, _describe(header), expected)
+                offsets = shared if own == theirs else _spoilt(surveyed, place)
+                wrong[surveyed.segment.path].append((offsets, error))
+    return wrong
+
+
+def _find_raised(surveyed: Survey, others: Sequence[Survey]) -> Iterator[tuple[int, str]]:
+    """Yields the numbers of the batches of a file that another copy has in the gap before them, and not at the offset
+    that they state here. Each comes with where it is."""
+    base, _, crc, size = surveyed.batches[_IDENTITY]
+    for at in range(len(base)):
+        gap = _gap_before(surveyed, at)
+        for other in () if gap.is_empty else others:
+            bases, _, crcs, sizes = other.batches[_IDENTITY]
+            twins = bases[(crcs == crc[at]) & (sizes == size[at])]
+            inside = twins[(twins >= gap.start) & (twins < gap.end)]
+            if len(inside) and base[at] not in twins:
+                yield at, f"{inside[0]}, as in {other.segment.path}"
+                break
+
+
+def _find_contradictions(
+    one: tuple[CopyView, Survey], other: tuple[CopyView, Survey]
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of batches that one history cannot have, by their numbers. Epochs alone show nothing, as no CRC covers
+    them. Those of copies whose history lost are not compared."""
+    (copy, surveyed), (other_copy, beside) = one, other
+    if not surveyed.batches.shape[1] or not beside.batches.shape[1]:
+        return
+    base, last, crc, epoch = surveyed.batches[_COMPARED]
+    at = np.searchsorted(beside.batches[batch_headers.LAST_OFFSET], base)  # the batch that may share offsets
+    has_other = at < beside.batches.shape[1]
+    their_base, their_last, their_crc, their_epoch = beside.batches[_COMPARED][:, np.where(has_other, at, 0)]
+    is_known = np.minimum(epoch, their_epoch) >= 0
+    has_other_epoch = (epoch != their_epoch) & ~np.array(copy.has_lost or other_copy.has_lost)
+    has_other_ends = (base != their_base) | (last != their_last)
+    differs = has_other & (their_base <= last) & is_known & (has_other_ends | (has_other_epoch & (crc != their_crc)))
+    for place in np.flatnonzero(differs).tolist():
+        twin_at = int(at[place])
+        if relate_places(copy, surveyed.header(place), other_copy, beside.header(twin_at)) == DIFFERENT:
+            yield place, twin_at
+
+
+def _offsets_of(surveyed: Survey, at: int) -> OffsetRange:
+    header = surveyed.header(at)
+    return OffsetRange(header.base_offset, header.last_offset + 1)
+
+
+def _gap_before(surveyed: Survey, at: int) -> OffsetRange:
+    """Returns the offsets that are missing before a batch. Before the first one of a survey, they are known only at the
+    start of the file."""
+    base, last, *_ = surveyed.batches[_IDENTITY]
+    if at:
+        return OffsetRange(int(last[at - 1]) + 1, int(base[at]))
+    is_first = surveyed.header(0).position == 0
+    return OffsetRange(surveyed.segment.base_offset if is_first else int(base[0]), int(base[0]))
+
+
+def _spoilt(surveyed: Survey, at: int) -> OffsetRange:
+    """Returns the offsets of a wrong batch, with the gap before it."""
+    stated = _offsets_of(surveyed, at)
+    return stated if surveyed.log.compacted else OffsetRange(_gap_before(surveyed, at).start, stated.end)
+
+
+def _describe(header: BatchHeader) -> str:
+    return f"offsets {header.base_offset} to {header.last_offset} of leader epoch {header.leader_epoch}"
+
+
+def _make_error(what: str, surveyed: Survey, header: BatchHeader, found: str, expected: str) -> DataError:
+    path, position = surveyed.segment.path, header.position
+    return CorruptRecordError(
+        what, path=path, position=position, offset=header.base_offset, found=found, expected=expected
+    )

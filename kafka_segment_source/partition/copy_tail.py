@@ -30,7 +30,7 @@ class Tail:
     before: the damage right before the last batch. None if there is none.
     strays: whole batches that were left out, as their offsets contradict those around them. Not those that the file
         also has at their place.
-    is_torn: whether bytes of the damage are no whole batch.
+    is_torn: whether bytes of the damage are no whole batch, or one that the file also has at its place.
     """
 
     end: int

@@ -197,6 +197,12 @@ class CopyView:
         with self.open_view(segment) as view:
             return view.probe.proven(0)
 
+    def first_batch_behind_name(self, segment: Segment) -> BatchHeader | None:
+        """Returns the first batch of a segment if it begins behind the segment's name, as far as that is known. None
+        else."""
+        first = self._firsts.get(segment.path, segment.base_offset)
+        return self.first_batch_of(segment) if first > segment.base_offset else None
+
     def first_offset_of(self, segment: Segment) -> int:
         """Returns the offset of the first batch of a segment. Its base offset if its bytes do not prove another one: a
         wrapper of magic 0 or 1 states only its last offset."""
@@ -282,7 +288,8 @@ class CopyView:
 
         Other copies hold so many bytes after the copy's last whole batch, up to `offset`. Where the damage is a chain
         of whole batches by their lengths, and no batch ends there, compaction has changed the number of bytes. Then
-        none of these batches may state `offset` or a later one that a segment can hold.
+        none of these batches may state `offset` or a later one that a segment can hold. Nor may the copy have one of them
+        at its place too: that one lies over another batch.
         """
         segment = self.log.segments[-1]
         limit = limit_of(segment.base_offset, segment.next_base_offset)
@@ -290,6 +297,8 @@ class CopyView:
         with self.open_view(segment) as view:
             ends, highest = {end}, -1
             while (header := view.probe.at(end)) is not None:
+                if self.has_at_its_place(header):
+                    return False
                 end = header.end
                 ends.add(end)
                 if header.base_offset < limit:

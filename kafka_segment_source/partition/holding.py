@@ -206,7 +206,8 @@ def _rate_density(
 def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """Whether other copies hold everything that the damage at the end of this copy can have been.
 
-    That is so if they have at least as many bytes after its last whole batch. It is also so if the damage that remains
+    That is so if they have at least as many bytes after its last whole batch. Batches that the copy has twice count as
+    such damage, as they may lie over others. If a last file has no others, nothing says how long it was. It is also so if the damage that remains
     after their bytes may end a log. Bytes of later offsets hold nothing of it. So one of them must have a batch where
     the damage begins, or show that compaction removed what was there. No segment of a tier ends in a torn batch. If its
     manifest cannot be used, nobody knows how many bytes it had. Then another upload of the same segment explains it, or
@@ -214,8 +215,11 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """
     if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False
-    if not copy.tail.is_torn:
+    is_over = _has_batches_of_other_files_behind(copy)
+    if not copy.tail.is_torn and not is_over:
         return True
+    if is_over and copy.tail.last is None:
+        return False
     last = copy.log.segments[-1]
     if last.is_of_unknown_size:
         if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):
@@ -236,6 +240,12 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
+
+
+def _has_batches_of_other_files_behind(copy: CopyView) -> bool:
+    """Whether batches that another file of the copy has lie behind its last batch: they may lie over others."""
+    behind = (stray.batch for stray in copy.tail.strays if stray.batch.position >= copy.tail.position)
+    return any(copy.has_at_its_place(batch) for batch in behind)
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

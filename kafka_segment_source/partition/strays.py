@@ -27,14 +27,17 @@ class Stray(NamedTuple):
 
 def find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bool]:
     """Returns the whole batches that a survey of a segment left out, but for those that the segment also has at their
-    place. Returns too whether there are other bytes that no gap explains."""
+    place. Returns too whether there are other bytes that no gap explains, or such batches behind the last one: they may
+    lie over others."""
     strays: list[Stray] = []
     is_torn = False
     with SegmentView(surveyed.segment, policy.trust) as view:
         for place in surveyed.left_out_places():
             whole, end = read_whole_batches(view, place.start, place.end)
-            is_torn = is_torn or (end < place.end and place.gap.is_empty)
-            strays += _explain_by_gap([batch for batch in whole if not surveyed.has(batch)], place.gap)
+            moved = [batch for batch in whole if not surveyed.has(batch)]
+            is_over = place.fault is surveyed.faults[-1] and len(moved) < len(whole)
+            is_torn = is_torn or is_over or (end < place.end and place.gap.is_empty)
+            strays += _explain_by_gap(moved, place.gap)
     return tuple(strays), is_torn
 
 

@@ -131,6 +131,12 @@ class Survey:
             (place.fault for place in places if place.gap.is_empty and place.fault is not self.faults[-1]), None
         )
 
+    def _find_unexplained(self) -> DataError | None:
+        """Returns the first damage where no offset is missing, but for that at the end of a log."""
+        is_end = self.faults[-1] if self.segment.is_last else None
+        places = (place for place in self.left_out_places() if place.fault is not is_end)
+        return next((place.fault for place in places if place.gap.is_empty), None)
+
     def _find_left_out(self, offsets: OffsetRange) -> DataError | None:
         """Returns the first damage that states one of these offsets, wherever it lies."""
         return next((fault for fault in self.left_out if offsets.start <= (fault.offset or 0) < offsets.end), None)
@@ -161,8 +167,10 @@ class Survey:
         known.
 
         A gap is no proof that compaction has removed what was there, if a batch of these offsets lies elsewhere in the
-        file and was left out.
+        file and was left out. Nor is it in a log that is not marked as compacted, if the file has damage where no offset
+        is missing: a batch that was written over another one leaves both.
         """
+        unexplained = None if self.log.compacted else self._find_unexplained()
         start = max(self.offsets.start, self.segment.base_offset)
         batches = self.batches
         afters = batches[batch_headers.LAST_OFFSET] + 1
@@ -175,7 +183,7 @@ class Survey:
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
             if bases[at] > before[at]:
                 gap = OffsetRange(int(before[at]), min(int(bases[at]), self.offsets.end))
-                fault = self.faults[at] or self._find_left_out(gap)
+                fault = self.faults[at] or self._find_left_out(gap) or unexplained
                 yield Extent(gap, VOID if fault is None else DAMAGED, fault)
             held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
             yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)

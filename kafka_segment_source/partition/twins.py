@@ -178,13 +178,29 @@ def _has_earlier_epoch(copy: CopyView, batch: BatchHeader) -> bool:
 def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) -> list[OffsetRange]:
     """Returns the offsets of whole batches that lie in another segment of this copy than they belong to, and that
     another copy has at their place, or what compaction left of them: this copy holds nothing there, and its gap is no
-    work of compaction."""
-    return join_batches(
+    work of compaction. Returns too the offsets that a first batch states wrongly: another copy has it between the name
+    of its file and these, and not at its place."""
+    segments = copy.segments_around(near)
+    moved = [
         batch
-        for segment in copy.segments_around(near)
+        for segment in segments
         for batch, _ in copy.strays_of(segment)
         if not copy.has_at_its_place(batch) and any(is_in_place(copy, segment, batch, other) for other in others)
-    )
+    ]
+    first_ones = ((segment, copy.first_batch_behind_name(segment)) for segment in segments if segment.size)
+    raised = [
+        batch for segment, batch in first_ones if batch is not None and _is_raised(copy, segment, batch, others)
+    ]
+    return join_batches(sorted(moved + raised, key=lambda batch: batch.base_offset))
+
+
+def _is_raised(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
+    """Whether another copy has a first batch between the name of its file and the offset that it states, and no copy
+    has it at its place."""
+    if any(is_in_place(copy, segment, batch, other) for other in others):
+        return False
+    below = OffsetRange(segment.base_offset, batch.base_offset)
+    return any(_find_twin(copy, segment, batch, other, below) is not None for other in others)
 
 
 def join_batches(batches: Iterable[BatchHeader]) -> list[OffsetRange]:

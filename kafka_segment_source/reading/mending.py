@@ -17,6 +17,7 @@ import numpy as np
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
+from kafka_segment_source.decoding.gaps import GapInCopyError
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, split_of
 from kafka_segment_source.errors import (
     CorruptRecordError,
@@ -30,7 +31,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
-from kafka_segment_source.partition.conflicts import find_conflicts
+from kafka_segment_source.partition.conflicts import find_wrong
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
@@ -88,12 +89,18 @@ def mend(
         raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    surveyed = survey_copies(copies, wanted, policy, failed, microseconds=microseconds)
+    around = _find_evidence_range(wanted, error)
+    surveyed = survey_copies(copies, around, policy, failed, microseconds=microseconds)
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     log_warnings(surveyed.describe_thinned(report))
+    missed = wanted if split.uncut is None else OffsetRange(wanted.start, max(wanted.end, split.uncut.end))
     for offsets, held in surveyed.held_by(report):
-        pieces.append(held if isinstance(held, Lost) else _make_piece(split, held, offsets))
+        if isinstance(held, Lost):
+            is_wanted = not offsets.intersect(missed).is_empty
+            pieces += [held] if is_wanted and not _is_known_gap(held, error) else []
+        elif not (inside := offsets.intersect(wanted)).is_empty:
+            pieces.append(_make_piece(split, held, inside))
     if not isinstance(error, CorruptRecordError):
         return pieces
     known = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
@@ -101,6 +108,20 @@ def mend(
         part or split, wanted.start, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
     )
     return sorted([*(Lost(offsets, error) for offsets in dict.fromkeys(elsewhere)), *pieces], key=_start_of)
+
+
+def _find_evidence_range(wanted: OffsetRange, error: KafkaSegmentError) -> OffsetRange:
+    """Returns the wanted offsets, and all of the gap that was found with an offset on either side: the batch behind it
+    may be wrong. Where a segment was cut, another piece has that batch, and does not see the gap."""
+    if not isinstance(error, GapInCopyError):
+        return wanted
+    return OffsetRange(min(wanted.start, max(error.gap.start - 1, 0)), max(wanted.end, error.gap.end + 1))
+
+
+def _is_known_gap(lost: Lost, error: KafkaSegmentError) -> bool:
+    """Whether no copy has offsets of the gap for which all were asked: compaction took them."""
+    is_inside = isinstance(error, GapInCopyError) and lost.offsets == lost.offsets.intersect(error.gap)
+    return is_inside and isinstance(lost.error, DataLossError)
 
 
 def _start_of(piece: Piece) -> int:
@@ -194,14 +215,14 @@ def survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
-    conflicts = find_conflicts([(copy, surveyed_file) for copy, surveyed_file in read if not copy.has_lost])
+    wrong = find_wrong(read)
     known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
         extents = surveyed_file.extents()
         if surveyed_file.segment.path in failed:
             extents = _note_failure(extents, *failed[surveyed_file.segment.path])
-        for offsets, error in conflicts:
+        for offsets, error in wrong.get(surveyed_file.segment.path, ()):
             extents = _note_failure(extents, offsets, error)
         for extent in extents:
             batch = _find_damaged_batch(surveyed_file, extent, others)

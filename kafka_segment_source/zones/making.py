@@ -82,7 +82,8 @@ def map_segment(
     tables = [no_zones()]
     done = split.start
     noted = Damage(drop=False)
-    with SplitFile(split, Trust(max_batch_bytes=max_batch_bytes), noted) as source:
+    own = split._replace(asks_in_gaps=False)  # a map describes one file
+    with SplitFile(own, Trust(max_batch_bytes=max_batch_bytes), noted) as source:
         version = lasting_version(source.version)
         try:
             for headers, times in _decode_sound_batches(source, maker):

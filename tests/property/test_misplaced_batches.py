@@ -14,12 +14,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from random import Random
 from typing import Any
 
 import pytest
 
-from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.errors import DataError, DataLossError, PathError
 from kafka_segment_source.inspection.verification import verify_source
 from tests.support.cases import count_cases
 from tests.support.hurt_copies import (
@@ -88,10 +89,24 @@ class Misplaced:
         return self.is_indexed and self.what == "carry"
 
     @property
+    def contradicts_stale_end(self) -> bool:
+        """Whether the hurt copy has a whole batch of the later leader."""
+        hurt = self.made.copies[int(self.made.notes[0].split()[1].strip(":"))]
+        return any(batch.epoch for batch in hurt.held())
+
+    @property
+    def is_raise_provable(self) -> bool:
+        """Whether another copy, and no compaction, shows that a batch states a larger offset (docs/damage.md)."""
+        base = int(self.made.notes[0].split()[3])
+        is_held = base in {row for row in self.sound} and any(batch.base == base for batch in self.made.history)
+        is_simple = not self.has_stale_end and not any(copy.is_compacted or copy.marked for copy in self.made.copies)
+        return is_held and is_simple
+
+    @property
     def carried(self) -> set[int]:
         """The offsets of a batch that lies in the file of another, or that states another offset: a lenient read may
         leave them out, and says so."""
-        bases = {int(self.made.notes[0].split()[3])} if self.what in ("carry", "shift") else set()
+        bases = {int(self.made.notes[0].split()[3])} if self.what in ("carry", "shift", "raise") else set()
         return {row[0] for batch in self.made.history for row in batch.rows if batch.base in bases}
 
     @property
@@ -143,24 +158,31 @@ def make_case(number: int) -> Misplaced:
             copy.epochs = epochs_text(copy)
         copies.append(copy)
     others = [copy for at, copy in enumerate(copies) if at != hurt]
-    may_end_stale = number % 19 == 6 and not indexed  # an index may lead past the batch that contradicts the stale end
+    other_ways = {3: exchange, 5: write_over, 6: refill, 7: raise_and_lose, 8: exchange, 9: write_over, 10: raise_and_lose}
+    ends_stale = number % 19 == 6 or number % 23 in (8, 9, 10)
+    may_end_stale = ends_stale and not indexed  # an index may lead past the batch that contradicts the stale end
     has_stale_end = may_end_stale and leave_stale(random, random.choice(others), history)
     sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
     rows = {row[0]: row for batch in history for row in batch.rows}
     names = {file.base for file in copies[hurt].files}
-    done = exchange(random, copies[hurt]) if number % 17 == 3 else ""
+    way = exchange if number % 17 == 3 else other_ways.get(number % 23)
+    done = way(random, copies[hurt]) if way is not None else ""
     done = done or misplace(random, copies[hurt], history, set(sound))
     what, *_, place = done.split()
-    copies[hurt].marked = number % 13 == 6 and what not in ("rename", "empty", "shift")  # compaction explains these
+    copies[hurt].marked = number % 13 == 6 and what not in ("rename", "empty", "shift", "raise")  # compaction explains these
     window = (2**31, -1)
     if what == "carry":
         window = (int(place) + 1, 2**31)
-    elif what == "shift":
+    elif what in ("shift", "over", "raise"):  # the end may lie before what shows it
         window = (2**31, 2**31)
     elif renamed := {file.base for file in copies[hurt].files} - names:
         window = (min(renamed), -1)
     bases = {batch.base for copy in others for batch in copy.held()}
-    is_spared = len(sound) == len(rows) and len(bases) == len(history) and what != "shift" and not has_stale_end
+    is_spared = len(sound) == len(rows) and len(bases) == len(history) and what not in ("shift", "raise") and not has_stale_end
+    last = copies[hurt].files[-1]
+    is_twice = what == "double" and last.batches[-1] in last.batches[:-1]
+    if done.startswith(f"refill {last.base} ") or int(place) == last.base and (what == "over" or is_twice):
+        is_spared = False  # what lies there now may lie over batches that no other copy has
     made = Case(number, history, copies, random, [f"copy {hurt}: {done}"])
     return Misplaced(made, rows, sound, is_spared, window, indexed, has_stale_end)
 
@@ -249,6 +271,51 @@ def exchange(random: Random, copy: Copy) -> str:
     return f"exchange {one.base} and {other.base}"
 
 
+def write_over(random: Random, copy: Copy) -> str:
+    """Writes the bytes of one batch over those of another one. Answers what was done; nothing if there are no two."""
+    full = [(file, at) for file in copy.files for at in range(len(file.batches))]
+    if len(full) < 2:
+        return ""
+    (source, one), (file, other) = random.sample(full, 2)
+    if random.random() < 0.6 and other + 1 < len(file.batches):
+        source, one = file, other + 1
+    data = source.batches[one].batch.data
+    ends = list(accumulate(len(held.batch.data) for held in file.batches))
+    start, end = ends[other] - len(file.batches[other].batch.data), ends[other] - len(file.batches[other].batch.data) + len(data)
+    file.log = file.log[:start] + data + file.log[end:]
+    file.batches = [
+        held for held, after in zip(file.batches, ends, strict=True) if after <= start or after - len(held.batch.data) >= end
+    ]
+    return f"over {one} of {source.base} on {other} of {file.base}"
+
+
+def refill(random: Random, copy: Copy) -> str:
+    """Gives one file the bytes of another one, which stays. Answers what was done; nothing if there are no two."""
+    full = [file for file in copy.files if file.batches]
+    if len(full) < 2:
+        return ""
+    one, other = random.sample(full, 2)
+    if random.random() < 0.5:
+        one.index, one.timeindex = other.index, other.timeindex
+    _rewrite(one, other.batches)
+    return f"refill {one.base} with {other.base}"
+
+
+def raise_and_lose(random: Random, copy: Copy) -> str:
+    """Raises the offset of the last batch of a file, and removes the next file, which another one follows. Answers what
+    was done; nothing if there are no three files."""
+    at = [at for at in range(len(copy.files) - 2) if copy.files[at].batches]
+    if not at:
+        return ""
+    file = copy.files[one := random.choice(at)]
+    *before, last = file.batches
+    raised = last.batch.base + random.choice([1, 2, 4, 8, 16])
+    data = raised.to_bytes(8, "big") + last.batch.data[8:]
+    _rewrite(file, [*before, replace(last, batch=replace(last.batch, data=data))])
+    del copy.files[one + 1]
+    return f"raise {last.batch.base} to {raised} of {file.base}"
+
+
 def _rewrite(file: File, order: list[Held]) -> None:
     file.batches, file.log = order, b"".join(held.batch.data for held in order)
 
@@ -256,8 +323,10 @@ def _rewrite(file: File, order: list[Held]) -> None:
 def check(number: int) -> str:
     """Tries one case; answers what came of it in a word."""
     case = make_case(number)
-    if case.has_stale_end and case.what == "empty":
+    if case.has_stale_end and (case.what == "empty" or not case.contradicts_stale_end):
         return "error"  # no batch may be left that contradicts the stale end (docs/damage.md)
+    if case.what == "raise" and not case.is_raise_provable:
+        return "error"
     files = SimulatedFiles()
     paths = case.made.write(files)
     random = Random(~number)
@@ -290,11 +359,12 @@ def read(case: Misplaced, files: SimulatedFiles, paths: list[str], options: dict
     wanted = {offset: row for offset, row in case.rows.items() if offset in inside}
     is_cut = "maxRecordsPerPartition" in options or "minPartitions" in options
     may_lack = set(wanted) if is_cut else (set(wanted) - set(case.sound)) | case.carried
-    if not case.has_stale_end:  # what contradicts it may be damage, which a lenient read leaves out
+    if not case.has_stale_end and case.what != "raise":  # what contradicts it may be damage, which a lenient read leaves out
         same(scanned(files, paths, **options | LENIENT), wanted, f"lenient {options}", may_lack | case.gone)
     try:
         same(scanned(files, paths, **options), wanted, f"strict {options}", case.gone)
-    except (DataError, DataLossError) as error:
+    except (DataError, DataLossError, PathError) as error:
+        assert case.what == "raise" or not isinstance(error, PathError)
         if not is_cut and case.is_spared and not case.may_be_hidden:
             raise AssertionError(f"{options}: an error, although the sound copies have all") from error
         return "error"
@@ -305,7 +375,7 @@ def _check_verify(case: Misplaced, files: SimulatedFiles, paths: list[str], word
     options = options_in(files, paths)
     found = verify_source(options.source, options.policy, deep=True).problems
     problems = [problem.what for problem in found if not problem.path.endswith("index")]
-    may_differ = case.may_be_hidden or case.what == "shift"
+    may_differ = case.may_be_hidden or case.what in ("shift", "raise")
     assert not problems or word == "error" or case.gone or may_differ, f"a read is whole, and verify finds {problems}"
     assert problems or word == "whole", "a read ends with an error, and verify finds nothing"
 
