@@ -32,11 +32,15 @@ _PLACES = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.P
 
 class GapInCopyError(DataLossError):
     """One of several copies has a gap between two of its batches, and the other copies were not asked yet. A read asks
-    them, so it is never raised to a user. gap: the offsets between the two batches, some of them wanted."""
+    them, so it is never raised to a user.
+
+    gap: the offsets between the two batches, some of them wanted. path: of the file.
+    """
 
     def __init__(self, gap: OffsetRange, path: str) -> None:
         super().__init__(f"{path!r} has no batch of the offsets {gap.start} to {gap.end - 1}")
         self.gap = gap
+        self.path = path
 
 
 class GapWatch:
@@ -71,9 +75,9 @@ class GapWatch:
         self.position = int(headers[batch_headers.POSITION, -1] + headers[batch_headers.SIZE, -1])
 
     def find_first(self, headers: HeaderTable) -> tuple[int, OffsetRange] | None:
-        """Finds the first of the next batches that lies directly behind the one before it, and not with its offset, if the
-        batch or the gap has wanted offsets. It returns the number of this batch and the gap, or None. headers: as `see`
-        takes them.
+        """Finds the first of the next batches that lies directly behind the one before it, and not with its offset, if
+        the batch or the gap has wanted offsets. It returns the number of this batch and the gap, or None. headers: as
+        `see` takes them.
         """
         base, last, start, size = headers[_PLACES]
         expected = np.append(base[0] if self.next_offset is None else self.next_offset, last[:-1] + 1)

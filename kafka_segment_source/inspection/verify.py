@@ -53,7 +53,8 @@ _NO_INDEX = "not an error: reads walk more batch headers instead"
 class Verified:
     """The result for one partition's log: what was verified, and the findings.
 
-    size: bytes of `.log` files. has_gaps: whether offsets are missing between two batches of a file.
+    size: bytes of `.log` files.
+    has_gaps: whether offsets are missing between two batches of a file.
     """
 
     topic: str

@@ -1,7 +1,7 @@
 """Batches of several copies that one history cannot have, where a read is mended: the wrong ones are not read.
 
-`histories.py` finds them for a plan. It does not compare a batch that damage puts in doubt, nor batches below those that
-are proven to agree, and a survey may give such a batch as sound.
+`histories.py` finds them for a plan. It does not compare a batch that damage puts in doubt, nor batches below those
+that are proven to agree, and a survey may give such a batch as sound.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,10 +30,10 @@ _COMPARED = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers
 def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
     """Returns the offsets of batches that are wrong, or that contradict those of another copy.
 
-    A batch behind a gap is wrong if another copy has the same one in the gap, and not at the offset that it states here.
-    Of two batches that one history cannot have, that one is wrong which alone lies behind a gap. Else nothing says
-    which one is: one of the copies is stale there, or states wrong offsets, and neither is read. The gap before a wrong
-    batch is no work of compaction, unless its partition is marked as compacted.
+    A batch behind a gap is wrong if another copy has the same one in the gap, and not at the offset that it states
+    here. Of two batches that one history cannot have, that one is wrong which alone lies behind a gap, and in no other
+    copy at its place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets, and
+    neither is read. The gap before a wrong batch is no work of compaction, unless its partition is marked as compacted.
 
     read: surveys, each with its copy.
     """
@@ -53,7 +52,7 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
             if any((surveyed.segment.path, surveyed.header(place).position) in raised for surveyed, place in sides):
                 continue
             shared = _offsets_of(one[1], at).intersect(_offsets_of(other[1], twin_at))
-            follows = [_gap_before(surveyed, place).is_empty for surveyed, place in sides]
+            follows = [_is_borne_out(surveyed, place, read) for surveyed, place in sides]
             for (surveyed, place), (beside, beside_at), own, theirs in zip(
                 sides, sides[::-1], follows, follows[::-1], strict=True
             ):
@@ -83,11 +82,9 @@ def _find_raised(surveyed: Survey, others: Sequence[Survey]) -> Iterator[tuple[i
                 break
 
 
-def _find_contradictions(
-    one: tuple[CopyView, Survey], other: tuple[CopyView, Survey]
-) -> Iterator[tuple[int, int]]:
-    """Yields pairs of batches that one history cannot have, by their numbers. Epochs alone show nothing, as no CRC covers
-    them. Those of copies whose history lost are not compared."""
+def _find_contradictions(one: tuple[CopyView, Survey], other: tuple[CopyView, Survey]) -> Iterator[tuple[int, int]]:
+    """Yields pairs of batches that one history cannot have, by their numbers. Epochs alone show nothing, as no CRC
+    covers them, and not beside a copy whose history lost."""
     (copy, surveyed), (other_copy, beside) = one, other
     if not surveyed.batches.shape[1] or not beside.batches.shape[1]:
         return
@@ -118,6 +115,13 @@ def _gap_before(surveyed: Survey, at: int) -> OffsetRange:
         return OffsetRange(int(last[at - 1]) + 1, int(base[at]))
     is_first = surveyed.header(0).position == 0
     return OffsetRange(surveyed.segment.base_offset if is_first else int(base[0]), int(base[0]))
+
+
+def _is_borne_out(surveyed: Survey, at: int, read: Sequence[tuple[CopyView, Survey]]) -> bool:
+    """Whether the batch before a batch is seen and no gap lies between both, or another copy has it at its place."""
+    header = surveyed.header(at)
+    follows = (at > 0 or header.position == 0) and _gap_before(surveyed, at).is_empty
+    return follows or any(beside.has(header) for _, beside in read if beside is not surveyed)
 
 
 def _spoilt(surveyed: Survey, at: int) -> OffsetRange:

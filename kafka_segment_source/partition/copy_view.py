@@ -288,8 +288,8 @@ class CopyView:
 
         Other copies hold so many bytes after the copy's last whole batch, up to `offset`. Where the damage is a chain
         of whole batches by their lengths, and no batch ends there, compaction has changed the number of bytes. Then
-        none of these batches may state `offset` or a later one that a segment can hold. Nor may the copy have one of them
-        at its place too: that one lies over another batch.
+        none of these batches may state `offset` or a later one that a segment can hold. Nor may the copy have one of
+        them at its place too: that one lies over another batch.
         """
         segment = self.log.segments[-1]
         limit = limit_of(segment.base_offset, segment.next_base_offset)

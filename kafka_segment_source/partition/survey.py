@@ -167,8 +167,8 @@ class Survey:
         known.
 
         A gap is no proof that compaction has removed what was there, if a batch of these offsets lies elsewhere in the
-        file and was left out. Nor is it in a log that is not marked as compacted, if the file has damage where no offset
-        is missing: a batch that was written over another one leaves both.
+        file and was left out. Nor is it in a log that is not marked as compacted, if the file has damage where no
+        offset is missing: a batch that was written over another one leaves both.
         """
         unexplained = None if self.log.compacted else self._find_unexplained()
         start = max(self.offsets.start, self.segment.base_offset)

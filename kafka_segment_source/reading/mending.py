@@ -30,8 +30,8 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, choose
-from kafka_segment_source.partition.conflicts import find_wrong
+from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
+from kafka_segment_source.partition.conflicts import Wrong, find_wrong
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
@@ -91,18 +91,24 @@ def mend(
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
     around = _find_evidence_range(wanted, error)
     surveyed = survey_copies(copies, around, policy, failed, microseconds=microseconds)
+    surveyed.preferred = error.path if isinstance(error, GapInCopyError) else ""  # the others have what it lacks
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     log_warnings(surveyed.describe_thinned(report))
-    missed = wanted if split.uncut is None else OffsetRange(wanted.start, max(wanted.end, split.uncut.end))
+    others = OffsetRange(wanted.end, wanted.end if split.uncut is None else split.uncut.end)  # of other pieces
+    pieces += [
+        Lost(offsets, why)
+        for offsets, why in surveyed.wrong.get(split.path, ())
+        if not offsets.intersect(others).is_empty
+    ]
     for offsets, held in surveyed.held_by(report):
         if isinstance(held, Lost):
-            is_wanted = not offsets.intersect(missed).is_empty
+            is_wanted = not offsets.intersect(wanted).is_empty
             pieces += [held] if is_wanted and not _is_known_gap(held, error) else []
         elif not (inside := offsets.intersect(wanted)).is_empty:
             pieces.append(_make_piece(split, held, inside))
     if not isinstance(error, CorruptRecordError):
-        return pieces
+        return sorted(pieces, key=_start_of)
     known = [piece.offsets if isinstance(piece, Lost) else piece.bounds.offsets for piece in pieces]
     elsewhere = find_lost_batches(
         part or split, wanted.start, known, copies, error, lambda: available_logs(again, policy, Warnings())[0]
@@ -140,12 +146,15 @@ def _find_end_by_names(split: SegmentSplit, copies: Sequence[CopyView]) -> int:
 class Surveyed:
     """What several copies hold of the wanted offsets.
 
-    failures: the errors of unreadable files, by path.
+    failures: the errors of unreadable files, by path. wrong: of `find_wrong`. preferred: the path of a file that is
+    read wherever it has sound batches.
     """
 
     def __init__(self, wanted: OffsetRange, may_have_gaps: bool) -> None:
         self.end = wanted.end  # offsets below it were there once
         self.failures: dict[str, KafkaSegmentError] = {}
+        self.wrong: Wrong = {}
+        self.preferred = ""
         self.read: list[tuple[CopyView, Survey]] = []
         self.found: list[tuple[Survey, Extent]] = []
         self._wanted = wanted
@@ -187,8 +196,11 @@ class Surveyed:
         return [report.describe_thinned(*thinned[0], len(thinned) - 1)] if thinned else []
 
     def _choose(self) -> list[tuple[int, OffsetRange]]:
-        extents = [extent for _, extent in self.found]
-        return choose([extent.offsets for extent in extents], [extent.holding for extent in extents])
+        holdings = [
+            WHOLE + 1 if file.segment.path == self.preferred and extent.holding >= THIN else extent.holding
+            for file, extent in self.found
+        ]
+        return choose([extent.offsets for _, extent in self.found], holdings)
 
 
 def survey_copies(
@@ -215,14 +227,14 @@ def survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
-    wrong = find_wrong(read)
+    surveyed.wrong = find_wrong(read)
     known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
         extents = surveyed_file.extents()
         if surveyed_file.segment.path in failed:
             extents = _note_failure(extents, *failed[surveyed_file.segment.path])
-        for offsets, error in wrong.get(surveyed_file.segment.path, ()):
+        for offsets, error in surveyed.wrong.get(surveyed_file.segment.path, ()):
             extents = _note_failure(extents, offsets, error)
         for extent in extents:
             batch = _find_damaged_batch(surveyed_file, extent, others)

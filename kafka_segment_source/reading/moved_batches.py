@@ -76,9 +76,9 @@ def _find_unexplained(
     for extent in own.survey(segment).extents():
         lost = extent.offsets.intersect(uncut)
         is_known = any(offsets.start <= lost.start < offsets.end for offsets in known)
-        if extent.holding == DAMAGED and not (lost.is_empty or is_known):
-            if not any(other.has_batches_in(lost) for other in others):
-                yield lost
+        is_lost = extent.holding == DAMAGED and not (lost.is_empty or is_known)
+        if is_lost and not any(other.has_batches_in(lost) for other in others):
+            yield lost
 
 
 def _find_passed(

@@ -16,6 +16,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
+from kafka_segment_source.decoding.gaps import GapInCopyError
 from kafka_segment_source.decoding.header_table import is_control
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -175,6 +176,7 @@ def _walk_copies(
     """Walks a split whose partition has other copies. They are searched where one has damage."""
     pending: list[Piece] = [split]
     reached, mended_at = max(after, split.start_offset), -1
+    is_filled = False  # other copies have offsets of a gap, and the walk goes on behind it
     while pending:
         piece = pending.pop(0)
         if isinstance(piece, Lost):
@@ -183,7 +185,8 @@ def _walk_copies(
             continue
         try:
             for stretch in walk_file(piece, policy.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
-                yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
+                is_own = is_filled or piece.path == split.path
+                yield stretch if is_own else stretch._replace(void=first_void(stretch, reached))
                 if stretch.headers.shape[1]:
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
         except FileChangedError:
@@ -191,7 +194,7 @@ def _walk_copies(
         except (DataError, DataLossError, *UNUSABLE) as error:
             if mended_at == reached:
                 raise
-            mended_at, before = reached, NO_HEADERS
+            mended_at, before, is_filled = reached, NO_HEADERS, isinstance(error, GapInCopyError)
             pending = mend(split, OffsetRange(reached, split.span.end), source, policy, error, piece)
 
 
@@ -272,7 +275,7 @@ def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> Segme
     if not any(copy.log.compacted for copy in copies):
         return None
     end = next((copy.log.offsets.end for copy in copies if copy.log.directory == directory and copy.log.is_whole), 0)
-    return split._replace(copies=(), served_to=end) if end > split.served_to else None
+    return split._replace(copies=(), asks_in_gaps=False, served_to=end) if end > split.served_to else None
 
 
 def _walk_on(

@@ -50,7 +50,7 @@ _ANCHOR = _in_package(
 )
 _RANGE_END = _in_package(
     "decoding/batches",
-    "if self._search.last_offset >= wanted_end - 1 or self._search.read_base_offset(position) >= wanted_end:",
+    "if self._search.last_offset >= wanted_end - 1 or following >= wanted_end:",
     "if True:",
 )
 _CONFIRM = _in_package(

@@ -65,7 +65,9 @@ def test_batches_of_two_epochs_at_one_offset_where_a_read_is_mended(
 @TURNS
 def test_the_only_batch_of_a_last_file_in_a_file_that_is_not_read(turn: int, tmp_path: Path) -> None:
     """A copy that counts as compacted has it in a file whose offsets another copy gives. No gap explains it."""
-    paths = write_copies(tmp_path, {0: "[0-3 e0] [8-9 e0]", 4: "[4-7 e0]", 8: ""}, {0: "[0-3 e0]", 4: "[4-5 e0]"})
+    paths = write_copies(
+        tmp_path, {0: "[0-3 e0] [8-9 e0]", 4: "[4-5 e0] [6-7 e0]", 8: ""}, {0: "[0-3 e0]", 4: "[4-5 e0]"}
+    )
     mark(paths[0])
     with pytest.raises(DataLossError, match="the offsets 8 to 9"):
         read(paths[::turn])

@@ -196,13 +196,16 @@ def test_a_batch_that_changed_places_and_a_wrong_offset_in_the_other_copy(
 
 
 def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The other copy has the batch at its place. A read that was cut behind that place has passed it. It says so
-    once."""
+    """The other copy has the batch at its place. A read that was cut behind that place asks it where the gap is. In
+    copies that are marked as compacted it has passed the place, and says so once."""
     sound = {0: "[0-7 e0]", 8: "[8-9 e0] [10-11 e0] [12-13 e0] [14-15 e0]", 16: "[16-17 e0]"}
     moved = {0: "[0-7 e0]", 8: "[10-11 e0] [12-13 e0] [8-9 e0] [14-15 e0]", 16: "[16-17 e0]"}
     paths = write_copies(tmp_path, moved, sound)
     assert read(paths) == read(paths[::-1]) == rows((0, 17, 0))
     assert offsets(paths, startingOffsets='{"t":{"0":10}}') == list(range(10, 18))
+    assert read(paths, maxRecordsPerPartition=3) == rows((0, 17, 0))
+    for path in paths:
+        (Path(path) / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
     with pytest.raises(CorruptRecordError, match="batch out of order"):
         read(paths, maxRecordsPerPartition=3)
     caplog.clear()
@@ -211,10 +214,14 @@ def test_a_batch_that_moved_behind_rows_that_were_read(tmp_path: Path, caplog: p
 
 
 def test_a_batch_that_moved_and_states_another_offset(tmp_path: Path) -> None:
-    """The other copy shows which offsets the read has passed: neither the batch's place nor its offset does."""
+    """The other copy shows which offsets the read has passed: neither the batch's place nor its offset does. It is
+    asked for them where the gap is, unless the copies are marked as compacted."""
     sound = {0: "[0-7 e0]", 8: "[8-9 e0] [10-11 e0] [12-13 e0]", 14: "[14-16 e0]"}
     moved = sound | {8: "[8-9 e0] [12-13 e0] [10-11 e0 @524298]"}
     paths = write_copies(tmp_path, moved, sound)
+    assert read(paths) == rows((0, 16, 0))
+    for path in paths:
+        (Path(path) / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
     with pytest.raises(CorruptRecordError, match="batch out of order"):
         read(paths)
     assert offsets(paths, mode="DROPMALFORMED") == [*range(10), *range(12, 17)]
@@ -319,33 +326,45 @@ CUTS: list[dict[str, Any]] = [{}, {"maxRecordsPerPartition": 2}, {"minPartitions
 DOUBLED = [[*BATCHES[:at], batch, *BATCHES[at:]] for batch in BATCHES for at in range(5)]
 
 
+def ends_twice(order: list[str]) -> bool:
+    """Whether the last of the batches is there twice, and an earlier one of the two lies at its place."""
+    return order[-1] in order[:-1] and (order[-1] != BATCHES[-1] or order[-2] == order[-1])
+
+
 @pytest.mark.parametrize("order", choose_cases([*map(list, permutations(BATCHES)), *DOUBLED], 3), ids="".join)
 def test_batches_of_a_last_segment_in_any_order_and_twice(order: list[str], tmp_path: Path) -> None:
     """The other copy ends anywhere. Where it ends with the log it has every batch, so nothing is at fault, unless the
-    segment was cut: then a piece may meet a batch that belongs into another one."""
-    before = {0: "[0-5 e0]", 6: "[6-11 e0]"}
+    segment was cut: then a piece may meet a batch that belongs into another one. A batch that is there twice, the
+    second time at the end, may lie over one that no copy has."""
+    before, is_over = {0: "[0-5 e0]", 6: "[6-11 e0]"}, ends_twice(order)
     for end in range(len(BATCHES) + 1):
         whole = before | {12: " ".join(BATCHES[:end])}
         paths = write_copies(tmp_path / str(end), before | {12: " ".join(order)}, whole)
         for given, first, cut in product((paths, paths[::-1]), (0, 13), CUTS):
             try:
                 assert offsets(given, startingOffsets={"t": {"0": first}}, **cut) == list(range(first, 20))
+                assert not is_over
             except (CorruptRecordError, DataLossError):
-                assert end < len(BATCHES) or cut
+                assert end < len(BATCHES) or cut or is_over
                 assert order != list(BATCHES)
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "DROPMALFORMED", "failOnDataLoss": False}])
 @pytest.mark.parametrize("doubled", DOUBLED, ids="".join)
 def test_a_time_behind_a_batch_that_is_there_twice(doubled: list[str], options: dict[str, Any], tmp_path: Path) -> None:
-    """The search for a time reads on in the other copy from where it was, as a read does."""
+    """The search for a time reads on in the other copy from where it was, as a read does. A batch that is there twice,
+    the second time at the end of the log, may lie over one that no copy has."""
     for behind in ({}, {20: "[20-21 e0]"}):
         log = {0: "[0-5 e0]", 6: "[6-11 e0]"}
         hurt, whole = log | {12: " ".join(doubled)} | behind, log | {12: " ".join(BATCHES)} | behind
         paths = write_copies(tmp_path / str(len(behind)), hurt, whole)
         for first in (13, 14, 17, 19, *(at + 1 for at in behind)):
             expected = list(range(first, 22 if behind else 20))
-            assert offsets(paths, startingTimestamp=1000 + 10 * first, **options) == expected
+            if ends_twice(doubled) and not behind and not options:
+                with pytest.raises(CorruptRecordError, match="no copy holds the offsets 20 on"):
+                    offsets(paths, startingTimestamp=1000 + 10 * first)
+            else:
+                assert offsets(paths, startingTimestamp=1000 + 10 * first, **options) == expected
             assert kafkaseg.offsets_for_time(paths, 1000 + 10 * first).partitions[0].offset == first
 
 

@@ -1,0 +1,251 @@
+"""Gaps between two batches of one copy that no checkpoint explains: the other copies are asked for what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
+from tests.support import writer
+from tests.support.layouts import encode_batches, write_copies
+from tests.support.writer import Rec
+
+TURNS = pytest.mark.parametrize("turn", [1, -1])
+CUTS: list[dict[str, Any]] = [{}, {"maxRecordsPerPartition": 2}, {"maxRecordsPerPartition": 4}, {"minPartitions": 9}]
+WHOLE = {10: "[10-13 e0] [14-17 e0] [18-21 e0] [22-25 e0]", 26: "[26-29 e0]"}
+LACKING = WHOLE | {10: "[10-13 e0] [18-21 e0] [22-25 e0]"}
+OVER = WHOLE | {10: "[10-13 e0] [18-21 e0] [18-21 e0] [22-25 e0]"}  # one batch lies over the one before it
+
+
+def read(paths: list[str], **options: Any) -> list[tuple[int, str]]:
+    table = kafkaseg.scan(paths, ["offset", "value"], **options).read_all().to_pydict()
+    return [(offset, value.decode()) for offset, value in zip(table["offset"], table["value"], strict=True)]
+
+
+def rows(*offsets: int) -> list[tuple[int, str]]:
+    return [(offset, f"v{offset} of e0") for offset in offsets]
+
+
+def mark(path: str) -> None:
+    """Notes that the cleaner of a broker has been at a copy."""
+    (Path(path) / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+
+
+@TURNS
+@pytest.mark.parametrize("options", CUTS)
+@pytest.mark.parametrize("hurt", [LACKING, OVER])
+def test_the_other_copy_has_what_is_missing(
+    hurt: dict[int, str], options: dict[str, Any], turn: int, tmp_path: Path
+) -> None:
+    paths = write_copies(tmp_path, hurt, WHOLE)[::turn]
+    assert read(paths, **options) == rows(*range(10, 30))
+    assert read(paths, endingOffsets={"t": {"0": 16}}, **options) == rows(*range(10, 16))
+    assert read(paths, startingOffsets={"t": {"0": 15}}, **options) == rows(*range(15, 30))
+    assert read(paths, isolationLevel="read_committed", **options) == rows(*range(10, 30))
+
+
+@TURNS
+@pytest.mark.parametrize("options", CUTS)
+def test_a_batch_that_lies_over_one_that_no_copy_has(options: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """What is there twice takes no room in the log. So the gap before it is no work of compaction."""
+    paths = write_copies(tmp_path, OVER, {22: "[22-25 e0]", 26: "[26-29 e0]"})[::turn]
+    with pytest.raises(CorruptRecordError, match=r"no copy holds the offsets 14 to 17 whole|batch out of order"):
+        read(paths, **options)
+    assert [finding.offset for finding in kafkaseg.verify(paths).together if finding.problem] == [14]
+    lenient = read(paths, mode="DROPMALFORMED", failOnDataLoss=False, **options)
+    assert lenient == rows(*range(10, 14), *range(18, 30))
+
+
+@TURNS
+def test_a_gap_that_is_in_every_copy(turn: int, tmp_path: Path) -> None:
+    """Compaction took them. No checkpoint is here to say so."""
+    paths = write_copies(tmp_path, LACKING, LACKING)[::turn]
+    assert read(paths) == rows(*range(10, 14), *range(18, 30))
+    assert kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+def test_a_gap_before_the_last_batch_that_is_in_every_copy(turn: int, tmp_path: Path) -> None:
+    """Nothing proves the offset of the last batch, but no copy has anything in the gap."""
+    log = {10: "[10-13 e0] [18-21 e0]"}
+    paths = write_copies(tmp_path, log, log)[::turn]
+    assert read(paths) == rows(*range(10, 14), *range(18, 22))
+
+
+@TURNS
+def test_a_copy_that_compaction_thinned_more(turn: int, tmp_path: Path) -> None:
+    """The others are asked for what is missing alone: what the copy has of other batches is read from it."""
+    other = {10: "[10-13 e0 (10)] [14-17 e0 (17)] [18-21 e0 (18)] [22-25 e0 (25)]", 26: "[26-29 e0]"}
+    assert read(write_copies(tmp_path, LACKING, other)[::turn]) == rows(*range(10, 14), 17, *range(18, 30))
+
+
+@TURNS
+@pytest.mark.parametrize("options", CUTS)
+def test_a_gap_before_the_next_segment(options: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """Compaction shows in the copy, so the gap is no loss."""
+    hurt = {10: "[10-13 e0 (10,13)] [14-17 e0] [18-21 e0]", 26: "[26-29 e0]"}
+    whole = {10: "[10-13 e0 (10,13)] [14-17 e0] [18-21 e0] [22-25 e0]", 26: "[26-27 e0]"}
+    assert read(write_copies(tmp_path, hurt, whole)[::turn], **options) == rows(10, 13, *range(14, 30))
+
+
+# --- a batch behind a gap that states a larger offset -----------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("options", CUTS)
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        {10: "[10-13 e0] [14-17 e0 @18]", 22: "[22-25 e0]"},  # and the segment behind it is lost
+        {10: "[10-13 e0 @12]", 16: "[16-17 e0]", 18: "[18-21 e0]", 22: "[22-25 e0]"},  # the first one of its file
+    ],
+)
+def test_a_raised_batch_that_the_other_copy_has_in_the_gap(
+    hurt: dict[int, str], options: dict[str, Any], turn: int, tmp_path: Path
+) -> None:
+    """Its rows never come at the offsets that it states. What no copy has is an error."""
+    whole = {10: "[10-13 e0] [14-17 e0]"}
+    paths = write_copies(tmp_path, hurt, whole)[::turn]
+    try:
+        found = read(paths, **options)
+    except (CorruptRecordError, DataLossError):
+        assert not kafkaseg.verify(paths).is_ok or options
+        return
+    assert found == rows(*range(10, 18), *range(22, 26)) or found == rows(*range(10, 26))
+
+
+@TURNS
+@pytest.mark.parametrize("options", CUTS)
+def test_a_raised_batch_over_those_of_the_other_copy(options: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """Of two batches of one history with other ends, the one behind a gap is wrong."""
+    hurt = {10: "[10-11 e0] [12-13 e0 @17]", 19: "[19-20 e0] [21-30 e0]"}
+    whole = {12: "[12-13 e0] [14-15 e0] [16-18 e0] [19-20 e0]"}
+    paths = write_copies(tmp_path, hurt, whole)[::turn]
+    assert read(paths, **options) == rows(*range(10, 31))
+
+
+@TURNS
+def test_batches_with_other_ends_that_both_lie_behind_a_gap(turn: int, tmp_path: Path) -> None:
+    """Nothing says which one is right."""
+    hurt = {10: "[10-11 e0] [22-24 e0] [30-31 e0]"}
+    other = {10: "[10-11 e0] [21-23 e0] [30-31 e0]"}
+    paths = write_copies(tmp_path, hurt, other)[::turn]
+    with pytest.raises(CorruptRecordError, match="batch that contradicts a batch of another copy at its offsets"):
+        read(paths)
+
+
+@TURNS
+def test_a_raised_first_batch_beside_a_stale_copy(turn: int, tmp_path: Path) -> None:
+    """The plan does not change copies at the offset that it states."""
+    hurt = {10: "[10-12 e0]", 13: "[13 e0 @14]", 15: "[15-17 e0] [18-21 e1]"}
+    whole = {10: "[10-12 e0]", 13: "[13 e0]", 14: "[14 e0]", 15: "[15-17 e0] [18-21 e1]"}
+    stale = {15: "[15-17 e0] [18 e0]"}
+    found = read(write_copies(tmp_path, hurt, whole, stale)[::turn])
+    assert found[:8] == rows(*range(10, 18))
+    assert {value for _, value in found[8:]} == {f"v{offset} of e1" for offset in range(18, 22)}
+
+
+# --- damage in a gap, and at the end ---------------------------------------------------------------------------------
+
+
+def write_over(path: str, base: int, at: int, text: str) -> None:
+    """Writes batches over the bytes of a file from a position on."""
+    file = Path(path) / "t-0" / writer.segment_name(base)
+    data, new = file.read_bytes(), encode_batches(text)
+    file.write_bytes(data[:at] + new + data[at + len(new) :])
+
+
+@TURNS
+@pytest.mark.parametrize("options", CUTS)
+def test_bytes_that_are_left_of_a_batch_at_the_end_of_a_file(
+    options: dict[str, Any], turn: int, tmp_path: Path
+) -> None:
+    """A shorter batch lies over one and a part of the next one. No offset is missing where the damage is."""
+    log = {10: "[10-15 e0] [16-17 e0]", 18: "[18-19 e0]"}
+    paths = write_copies(tmp_path, log, {18: "[18-19 e0]"})
+    write_over(paths[0], 10, 0, "[16-17 e0]")
+    with pytest.raises(CorruptRecordError):
+        read(paths[::turn], **options)
+    assert not kafkaseg.verify(paths[::turn]).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("end", [14, 18, 22, 26])
+def test_a_batch_of_the_copy_over_its_last_one(end: int, turn: int, tmp_path: Path) -> None:
+    """Nobody has what was there, unless another copy has as many bytes."""
+    hurt = {10: "[10-13 e0] [14-17 e0] [18-21 e0] [10-13 e0]"}
+    other = {10: " ".join(f"[{at}-{at + 3} e0]" for at in range(10, end, 4))}
+    paths = write_copies(tmp_path, hurt, other)[::turn]
+    if end == 26:
+        assert read(paths) == rows(*range(10, 26))
+    else:
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 22 on"):
+            read(paths)
+        assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("end", [14, 18, 22, 26])
+def test_a_last_file_with_the_bytes_of_another_one(end: int, turn: int, tmp_path: Path) -> None:
+    """It has no batch of its own. So nothing says how long it was."""
+    hurt = {10: "[10-13 e0]", 14: "[14-17 e0]", 18: "[14-17 e0]"}
+    other = {10: " ".join(f"[{at}-{at + 3} e0]" for at in range(10, end, 4))}
+    paths = write_copies(tmp_path, hurt, other)[::turn]
+    with pytest.raises(CorruptRecordError, match="batch out of order"):
+        read(paths)
+    assert read(paths, mode="DROPMALFORMED") == rows(*range(10, max(end, 18)))
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("view", [None, "batches"])
+def test_a_copy_that_is_marked_as_compacted_asks_nobody(view: str | None, turn: int, tmp_path: Path) -> None:
+    """The gap is the work of its cleaner. What the other copy still has there was replaced by later records."""
+    other = {10: "[10-13 e0 (10)] [14-17 e0 (14)] [18-21 e0 (18)] [22-25 e0]", 26: ""}
+    paths = write_copies(tmp_path, LACKING, other)
+    for path in paths:
+        mark(path)
+    options = {} if view is None else {"view": view}
+    offsets = kafkaseg.scan(paths[::turn], **options).read_all()
+    assert offsets.num_rows == (16 if view is None else 4)
+
+
+@TURNS
+def test_the_marker_of_a_transaction_in_a_gap(turn: int, tmp_path: Path) -> None:
+    """The other copy has it. A later marker of the producer decides another transaction."""
+
+    def encode(kinds: str) -> bytes:
+        parts = {
+            "d": writer.record_batch(
+                [Rec(at, 1000, b"k", b"v") for at in range(4)],
+                base_offset=10,
+                producer_id=1,
+                producer_epoch=0,
+                transactional=True,
+            ),
+            "c": writer.control_batch("commit", offset=14, timestamp=1000, producer_id=1, producer_epoch=0),
+            "e": writer.record_batch(
+                [Rec(at, 1000, b"k", b"v") for at in range(2)],
+                base_offset=15,
+                producer_id=1,
+                producer_epoch=0,
+                transactional=True,
+            ),
+            "a": writer.control_batch("abort", offset=17, timestamp=1000, producer_id=1, producer_epoch=0),
+        }
+        return b"".join(parts[kind] for kind in kinds)
+
+    paths = []
+    for at, kinds in enumerate(("dea", "dcea")):
+        folder = tmp_path / f"r{at}" / "t-0"
+        folder.mkdir(parents=True)
+        (folder / writer.segment_name(10)).write_bytes(encode(kinds))
+        (folder / writer.segment_name(18)).write_bytes(encode(""))
+        paths.append(str(folder.parent))
+    for options in CUTS:
+        table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed", **options).read_all()
+        assert table["offset"].to_pylist() == [10, 11, 12, 13]
