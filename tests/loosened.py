@@ -993,17 +993,17 @@ LOOSENED = [
         _GAPS,
         (
             "gaps: the batches on either side of a gap are looked at",
-            "around = _find_evidence_range(wanted, error)",
+            "around = wanted if gap is None else _with_batches_beside(wanted, gap.gap)",
             "around = wanted",
         ),
         (
             "gaps: what a copy has is read from it, wherever others have more",
-            'surveyed.preferred = error.path if isinstance(error, GapInCopyError) else ""',
+            'surveyed.preferred = "" if gap is None else gap.path',
             'surveyed.preferred = ""',
         ),
         (
             "gaps: what no copy has is no loss",
-            "pieces += [held] if is_wanted and not _is_known_gap(held, error) else []",
+            "pieces += [held] if is_wanted and not _is_known_gap(held, gap) else []",
             "pieces += [held] if is_wanted else []",
         ),
         (

@@ -198,8 +198,7 @@ class CopyView:
             return view.probe.proven(0)
 
     def first_batch_behind_name(self, segment: Segment) -> BatchHeader | None:
-        """Returns the first batch of a segment if it begins behind the segment's name, as far as that is known. None
-        else."""
+        """Returns the first batch of a segment that is known to begin behind the segment's name. None of others."""
         first = self._firsts.get(segment.path, segment.base_offset)
         return self.first_batch_of(segment) if first > segment.base_offset else None
 

@@ -108,7 +108,8 @@ def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -
         return min(start, end)
     # damage may hide the end of the segment in one copy, and another copy has what is there
     from kafka_segment_source.reading.following import whole_split
-    from kafka_segment_source.reading.mending import Lost, mend
+    from kafka_segment_source.reading.losses import Lost
+    from kafka_segment_source.reading.mending import mend
 
     pieces = mend(whole_split(log, at - 1), OffsetRange(end, start), source, policy, DataLossError(""))
     last = pieces[-1] if pieces else None

@@ -42,7 +42,7 @@ from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
-    from kafka_segment_source.reading.mending import Lost
+    from kafka_segment_source.reading.losses import Lost
 
 
 T = TypeVar("T")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.partition.logs import available_copies
-from kafka_segment_source.reading.mending import LossReport, Lost, survey_copies
+from kafka_segment_source.reading.losses import LossReport, Lost
+from kafka_segment_source.reading.mending import survey_copies
 from kafka_segment_source.source import Source
 from kafka_segment_source.trust import Policy
 

@@ -11,7 +11,7 @@ copy this module is not used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,23 +36,12 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
 from kafka_segment_source.partition.survey import Extent, Survey, survey
+from kafka_segment_source.reading.losses import LossReport, Lost
 from kafka_segment_source.reading.moved_batches import find_lost_batches
-from kafka_segment_source.reporting import Warnings, add_more, log_warnings
+from kafka_segment_source.reporting import Warnings, log_warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.trust import Policy, Trust
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Offsets that no copy holds whole.
-
-    error: a DataError if a copy has damage there, a StorageError if a copy cannot be read, else a DataLossError.
-    """
-
-    offsets: OffsetRange
-    error: KafkaSegmentError
-
 
 Piece = SegmentSplit | Lost
 
@@ -89,9 +78,10 @@ def mend(
         raise  # the copies contradict each other
     if wanted.end == kafka_format.MAX_OFFSET:
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
-    around = _find_evidence_range(wanted, error)
-    surveyed = survey_copies(copies, around, policy, failed, microseconds=microseconds)
-    surveyed.preferred = error.path if isinstance(error, GapInCopyError) else ""  # the others have what it lacks
+    gap = error if isinstance(error, GapInCopyError) else None
+    around = wanted if gap is None else _with_batches_beside(wanted, gap.gap)
+    surveyed = survey_copies(copies, around, policy, failed, decodes=gap is None, microseconds=microseconds)
+    surveyed.preferred = "" if gap is None else gap.path  # the others have what it lacks
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     log_warnings(surveyed.describe_thinned(report))
@@ -104,7 +94,7 @@ def mend(
     for offsets, held in surveyed.held_by(report):
         if isinstance(held, Lost):
             is_wanted = not offsets.intersect(wanted).is_empty
-            pieces += [held] if is_wanted and not _is_known_gap(held, error) else []
+            pieces += [held] if is_wanted and not _is_known_gap(held, gap) else []
         elif not (inside := offsets.intersect(wanted)).is_empty:
             pieces.append(_make_piece(split, held, inside))
     if not isinstance(error, CorruptRecordError):
@@ -116,17 +106,15 @@ def mend(
     return sorted([*(Lost(offsets, error) for offsets in dict.fromkeys(elsewhere)), *pieces], key=_start_of)
 
 
-def _find_evidence_range(wanted: OffsetRange, error: KafkaSegmentError) -> OffsetRange:
-    """Returns the wanted offsets, and all of the gap that was found with an offset on either side: the batch behind it
-    may be wrong. Where a segment was cut, another piece has that batch, and does not see the gap."""
-    if not isinstance(error, GapInCopyError):
-        return wanted
-    return OffsetRange(min(wanted.start, max(error.gap.start - 1, 0)), max(wanted.end, error.gap.end + 1))
+def _with_batches_beside(wanted: OffsetRange, gap: OffsetRange) -> OffsetRange:
+    """Returns the wanted offsets, and all of a gap with an offset on either side: the batch behind it may be wrong.
+    Where a segment was cut, another piece has that batch, and does not see the gap."""
+    return OffsetRange(min(wanted.start, max(gap.start - 1, 0)), max(wanted.end, gap.end + 1))
 
 
-def _is_known_gap(lost: Lost, error: KafkaSegmentError) -> bool:
+def _is_known_gap(lost: Lost, gap: GapInCopyError | None) -> bool:
     """Whether no copy has offsets of the gap for which all were asked: compaction took them."""
-    is_inside = isinstance(error, GapInCopyError) and lost.offsets == lost.offsets.intersect(error.gap)
+    is_inside = gap is not None and lost.offsets == lost.offsets.intersect(gap.gap)
     return is_inside and isinstance(lost.error, DataLossError)
 
 
@@ -367,51 +355,3 @@ def _make_piece(split: SegmentSplit, surveyed_file: Survey, offsets: OffsetRange
         copies=split.copies,
         served_to=offsets.end,
     )
-
-
-class LossReport:
-    """Makes errors for offsets of a partition that no copy holds whole.
-
-    failures: the errors of unreadable files, by path.
-    met: the error that started the search, if one did.
-    """
-
-    def __init__(
-        self,
-        partition: str,
-        copies: Sequence[CopyView],
-        failures: dict[str, KafkaSegmentError],
-        met: KafkaSegmentError | None = None,
-    ) -> None:
-        self._partition = partition
-        self._tried = ", ".join(dict.fromkeys(repr(copy.log.directory) for copy in copies))
-        self._met = met
-        self._failure = next(iter(failures.values()), None)
-
-    def damaged(self, offsets: OffsetRange, extent: Extent) -> Lost:
-        """Returns the loss of offsets where a copy has damaged batches."""
-        met, error = self._met, extent.error
-        assert error is not None
-        if isinstance(met, type(error)) and (met.path, met.position) == (error.path, error.position):
-            error = met
-        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
-        what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {self._tried})"
-        return Lost(offsets, self._failure or error.with_what(what))
-
-    def describe_thinned(self, error: DataError | None, offsets: OffsetRange, more: int) -> str:
-        """Returns a sentence about offsets that are read from a copy that was compacted, as another one is damaged
-        there. more: how many other ranges of offsets there are."""
-        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
-        sentence = (
-            f"offsets {offsets.start} {end} of partition {self._partition} are read from a copy that was compacted, as"
-            f" another copy is damaged there: records that compaction removed are not returned; the damage: {error}"
-        )
-        return add_more(sentence, more)
-
-    def missing(self, offsets: OffsetRange) -> Lost:
-        """Returns the loss of offsets that are in no copy."""
-        where = f"offsets {offsets.start} to {offsets.end - 1} of partition {self._partition}"
-        met = self._met if isinstance(self._met, DataLossError) else DataLossError("")
-        because = f"; {met.what}" if met.what else ""
-        loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}", met.remedy)
-        return Lost(offsets, self._failure or loss)

@@ -26,7 +26,8 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.reading.following import Follower, describe_gone, find_again
-from kafka_segment_source.reading.mending import Lost, Piece, mend
+from kafka_segment_source.reading.losses import Lost
+from kafka_segment_source.reading.mending import Piece, mend
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
