@@ -973,11 +973,6 @@ LOOSENED = [
             "self._ask_before(self._reader.next_base)",
             "pass",
         ),
-        (
-            "gaps: and the one before the next segment",
-            "self._ask_before(split.next_base_offset)",
-            "pass",
-        ),
     ),
     *_of(
         "decoding/gaps.py",

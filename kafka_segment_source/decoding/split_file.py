@@ -190,12 +190,10 @@ class SplitFile:
                 f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so",
                 _REMEDY,
             )
-        if self._gaps.position == split.segment_size:
-            self._ask_before(split.next_base_offset)
 
     def _ask_before(self, base_offset: int | None) -> None:
-        """Raises GapInCopyError if wanted offsets are missing before the batch, or the segment, that follows. It begins
-        at `base_offset`; None if nothing is known to follow."""
+        """Raises GapInCopyError if wanted offsets are missing before the batch that follows. base_offset: of that
+        batch; None if it was not seen."""
         if not self.split.asks_in_gaps or base_offset is None or self.next_offset is None:
             return
         gap = OffsetRange(self.next_offset, base_offset)
