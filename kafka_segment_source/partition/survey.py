@@ -132,9 +132,11 @@ class Survey:
         )
 
     def _find_unexplained(self) -> DataError | None:
-        """Returns the first damage where no offset is missing, but for that at the end of a log."""
-        is_end = self.faults[-1] if self.segment.is_last else None
-        places = (place for place in self.left_out_places() if place.fault is not is_end)
+        """Returns the first damage where no offset is missing, but for that at the end of a log. What lies before the
+        first batch of a part of a file may be damage of offsets that are not wanted."""
+        skipped = [self.faults[-1]] if self.segment.is_last else []
+        skipped += self.faults[:1] if self.offsets.start > self.segment.base_offset else []
+        places = (place for place in self.left_out_places() if not any(place.fault is fault for fault in skipped))
         return next((place.fault for place in places if place.gap.is_empty), None)
 
     def _find_left_out(self, offsets: OffsetRange) -> DataError | None:
@@ -183,7 +185,7 @@ class Survey:
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
             if bases[at] > before[at]:
                 gap = OffsetRange(int(before[at]), min(int(bases[at]), self.offsets.end))
-                fault = self.faults[at] or self._find_left_out(gap) or unexplained
+                fault = self.faults[at] or self._find_left_out(gap) or (unexplained if has_count[at] else None)
                 yield Extent(gap, VOID if fault is None else DAMAGED, fault)
             held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
             yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)
