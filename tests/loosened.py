@@ -998,12 +998,12 @@ LOOSENED = [
         ),
         (
             "gaps: what no copy has is no loss",
-            "pieces += [held] if is_wanted and not _is_known_gap(held, gap) else []",
+            "pieces += [held] if is_wanted and not (gap is not None and surveyed.is_known_gap(held)) else []",
             "pieces += [held] if is_wanted else []",
         ),
         (
-            "gaps: a wrong batch of another piece of a segment is said",
-            "if not offsets.intersect(others).is_empty",
+            "gaps: a wrong batch that was read before, or in another piece of a segment, is said",
+            "if (read := offsets.intersect(split.uncut or split.bounds.offsets)) != read.intersect(wanted)",
             "if False",
         ),
     ),
@@ -1011,9 +1011,9 @@ LOOSENED = [
         "partition/conflicts.py",
         _GAPS,
         (
-            "gaps: a batch that another copy has in the gap before it is wrong",
-            "if len(inside) and base[at] not in twins:",
-            "if False:",
+            "gaps: a batch that another copy has at another offset is wrong",
+            "if not is_twin.any() or base[at] in their_base[is_twin]:",
+            "if True:",
         ),
         (
             "gaps: of two batches with other ends, the one behind a gap is wrong",
@@ -1054,7 +1054,7 @@ LOOSENED = [
         _GAPS,
         (
             "over: so may one that another file of the copy has",
-            "is_over = _has_batches_of_other_files_behind(copy)",
+            "is_over = _has_other_batches_behind(copy)",
             "is_over = False",
         ),
         (

@@ -6,7 +6,7 @@ checkpoint shows compaction, and planning checks that. Gaps among the batches of
 of skipped damage are no sign of compaction: bytes are skipped there, and compaction leaves no bytes between batches.
 Gaps are no sign of it either where a batch before the split steps back: it may belong into one of them. Nor is the gap
 before the last batch of a segment: no batch follows that bears out its offset, and no CRC covers it. An entry of an
-index file bears it out, if it has the last offset of the batch or a later one.
+index file bears it out, if it has the last offset of the batch.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class GapWatch:
         return None if is_compaction else gap
 
     def _is_borne_out_by_index(self) -> bool:
-        """Whether an index file mentions the last offset that was read, or a later one. A broker writes what it has
-        appended there. When it ends a segment, it adds the last batch of the latest timestamp to the time index.
+        """Whether an index file ends with the last offset that was read. A broker writes what it has appended there.
+        A later offset shows that more was there. When it ends a segment, it adds the last batch of the latest timestamp to the time index.
 
         Kafka: LogSegment.onBecomeInactiveSegment.
         """
@@ -125,7 +125,7 @@ class GapWatch:
             last = (
                 None if version is None else find_last_offset(stem + suffix, storage, version.size, split.base_offset)
             )
-            if last is not None and self.next_offset is not None and last + 1 >= self.next_offset:
+            if last is not None and last + 1 == self.next_offset:
                 return True
         return False
 

@@ -39,10 +39,12 @@ class _Loss:
     """Offsets that no copy holds, and why.
 
     offsets: None where the error of a read does not say them.
+    is_missing: whether no copy has any batch or damage there.
     """
 
     offsets: OffsetRange | None
     what: str
+    is_missing: bool = False
 
 
 def combine_copies(
@@ -84,10 +86,15 @@ def _find_losses(
     ]
     has_losses = any(finding.is_loss for copy in copies for finding in copy.findings)
     if has_losses:
-        losses += [_Loss(lost.offsets, str(lost.error)) for lost in find_lost(source, policy, decodes=deep)]
+        losses += [
+            _Loss(lost.offsets, str(lost.error), isinstance(lost.error, DataLossError))
+            for lost in find_lost(source, policy, decodes=deep)
+        ]
     holes = [hole for hole in log.holes if not any(_overlap(loss, hole.offsets) for loss in losses)]
     losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in holes]
     asks_in_gaps = not log.compacted and any(copy.has_gaps for copy in copies)
+    if asks_in_gaps and all(loss.is_missing for loss in losses):  # compaction may have taken them
+        losses = []
     if (has_losses or asks_in_gaps) and not losses:
         losses += _read_once(source, policy)
     return losses, cuts

@@ -30,26 +30,33 @@ _COMPARED = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers
 def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
     """Returns the offsets of batches that are wrong, or that contradict those of another copy.
 
-    A batch behind a gap is wrong if another copy has the same one in the gap, and not at the offset that it states
-    here. Of two batches that one history cannot have, that one is wrong which alone lies behind a gap, and in no other
-    copy at its place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets, and
+    If two copies have one batch at two offsets, fewer copies have the wrong one, or it has more gaps beside it. Of two
+    batches that one history cannot have, that one is wrong which alone lies behind a gap, and in no other copy at its
+    place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets, and
     neither is read. The gap before a wrong batch is no work of compaction, unless its partition is marked as compacted.
 
     read: surveys, each with its copy.
     """
     wrong: defaultdict[str, list[tuple[OffsetRange, DataError]]] = defaultdict(list)
-    raised: set[tuple[str, int]] = set()
-    for _, surveyed in read:
-        others = [other for _, other in read if other is not surveyed]
-        for at, twin in _find_raised(surveyed, others):
-            header = surveyed.header(at)
-            error = _make_error("batch with a wrong offset", surveyed, header, str(header.base_offset), twin)
-            wrong[surveyed.segment.path].append((_spoilt(surveyed, at), error))
-            raised.add((surveyed.segment.path, header.position))
+    moved: set[tuple[str, int]] = set()
+    for (_, one), (_, other) in combinations(read, 2):
+        for at, twin_at in _find_twins(one, other):
+            sides = (one, at), (other, twin_at)
+            weights = [_weigh(surveyed, place, read) for surveyed, place in sides]
+            for (surveyed, place), (beside, beside_at), own, theirs in zip(
+                sides, sides[::-1], weights, weights[::-1], strict=True
+            ):
+                header = surveyed.header(place)
+                moved.add((surveyed.segment.path, header.position))
+                if own > theirs:
+                    continue
+                expected = f"{beside.header(beside_at).base_offset}, as in {beside.segment.path}"
+                error = _make_error("batch with a wrong offset", surveyed, header, str(header.base_offset), expected)
+                wrong[surveyed.segment.path].append((_spoilt(surveyed, place), error))
     for one, other in combinations(read, 2):
         for at, twin_at in _find_contradictions(one, other):
             sides = (one[1], at), (other[1], twin_at)
-            if any((surveyed.segment.path, surveyed.header(place).position) in raised for surveyed, place in sides):
+            if any((surveyed.segment.path, surveyed.header(place).position) in moved for surveyed, place in sides):
                 continue
             shared = _offsets_of(one[1], at).intersect(_offsets_of(other[1], twin_at))
             follows = [_is_borne_out(surveyed, place, read) for surveyed, place in sides]
@@ -67,19 +74,28 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
     return wrong
 
 
-def _find_raised(surveyed: Survey, others: Sequence[Survey]) -> Iterator[tuple[int, str]]:
-    """Yields the numbers of the batches of a file that another copy has in the gap before them, and not at the offset
-    that they state here. Each comes with where it is."""
-    base, _, crc, size = surveyed.batches[_IDENTITY]
-    for at in range(len(base)):
-        gap = _gap_before(surveyed, at)
-        for other in () if gap.is_empty else others:
-            bases, _, crcs, sizes = other.batches[_IDENTITY]
-            twins = bases[(crcs == crc[at]) & (sizes == size[at])]
-            inside = twins[(twins >= gap.start) & (twins < gap.end)]
-            if len(inside) and base[at] not in twins:
-                yield at, f"{inside[0]}, as in {other.segment.path}"
-                break
+def _find_twins(one: Survey, other: Survey) -> Iterator[tuple[int, int]]:
+    """Yields pairs of one batch that two copies have at two offsets, and neither has at both, by their numbers."""
+    if one.segment.path == other.segment.path or not one.batches.shape[1] or not other.batches.shape[1]:
+        return
+    base, _, crc, size = one.batches[_IDENTITY]
+    their_base, _, their_crc, their_size = other.batches[_IDENTITY]
+    for at in np.flatnonzero(np.isin(crc, their_crc)).tolist():
+        is_twin = (their_crc == crc[at]) & (their_size == size[at])
+        if not is_twin.any() or base[at] in their_base[is_twin]:
+            continue
+        own = base[(crc == crc[at]) & (size == size[at])]
+        yield from ((at, twin) for twin in np.flatnonzero(is_twin).tolist() if their_base[twin] not in own)
+
+
+def _weigh(surveyed: Survey, at: int, read: Sequence[tuple[CopyView, Survey]]) -> tuple[int, int]:
+    """Returns how many files have a batch at its place, and on how many sides of it no offset is missing."""
+    header = surveyed.header(at)
+    holders = sum(beside.has(header) for _, beside in read)
+    is_known = at > 0 or header.position == 0
+    sides = [is_known and _gap_before(surveyed, at).is_empty]
+    sides += [at + 1 < surveyed.batches.shape[1] and _gap_before(surveyed, at + 1).is_empty]
+    return holders, sum(sides)
 
 
 def _find_contradictions(one: tuple[CopyView, Survey], other: tuple[CopyView, Survey]) -> Iterator[tuple[int, int]]:

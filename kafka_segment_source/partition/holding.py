@@ -215,7 +215,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """
     if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False
-    is_over = _has_batches_of_other_files_behind(copy)
+    is_over = _has_other_batches_behind(copy)
     if not copy.tail.is_torn and not is_over:
         return True
     if is_over and copy.tail.last is None:
@@ -242,10 +242,11 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
 
 
-def _has_batches_of_other_files_behind(copy: CopyView) -> bool:
-    """Whether batches that another file of the copy has lie behind its last batch: they may lie over others."""
+def _has_other_batches_behind(copy: CopyView) -> bool:
+    """Whether batches that another file of the copy has, or from below its start, lie behind its last batch: they may
+    lie over others."""
     behind = (stray.batch for stray in copy.tail.strays if stray.batch.position >= copy.tail.position)
-    return any(copy.has_at_its_place(batch) for batch in behind)
+    return any(batch.last_offset < copy.start or copy.has_at_its_place(batch) for batch in behind)
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

@@ -108,7 +108,8 @@ def find_lost_strays(
     for batch, gap in strays:
         is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
-        own = [header for header in copy.batches_in(stated) if header.position != batch.position]
+        is_other_file = copy.segment_of(batch.base_offset) != segment
+        own = [header for header in copy.batches_in(stated) if is_other_file or header.position != batch.position]
         is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in others)
         if segment.is_last:
             is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)

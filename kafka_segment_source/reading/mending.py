@@ -85,16 +85,15 @@ def mend(
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     log_warnings(surveyed.describe_thinned(report))
-    others = OffsetRange(wanted.end, wanted.end if split.uncut is None else split.uncut.end)  # of other pieces
     pieces += [
         Lost(offsets, why)
         for offsets, why in surveyed.wrong.get(split.path, ())
-        if not offsets.intersect(others).is_empty
+        if (read := offsets.intersect(split.uncut or split.bounds.offsets)) != read.intersect(wanted)
     ]
     for offsets, held in surveyed.held_by(report):
         if isinstance(held, Lost):
             is_wanted = not offsets.intersect(wanted).is_empty
-            pieces += [held] if is_wanted and not _is_known_gap(held, gap) else []
+            pieces += [held] if is_wanted and not (gap is not None and surveyed.is_known_gap(held)) else []
         elif not (inside := offsets.intersect(wanted)).is_empty:
             pieces.append(_make_piece(split, held, inside))
     if not isinstance(error, CorruptRecordError):
@@ -110,12 +109,6 @@ def _with_batches_beside(wanted: OffsetRange, gap: OffsetRange) -> OffsetRange:
     """Returns the wanted offsets, and all of a gap with an offset on either side: the batch behind it may be wrong.
     Where a segment was cut, another piece has that batch, and does not see the gap."""
     return OffsetRange(min(wanted.start, max(gap.start - 1, 0)), max(wanted.end, gap.end + 1))
-
-
-def _is_known_gap(lost: Lost, gap: GapInCopyError | None) -> bool:
-    """Whether no copy has offsets of the gap for which all were asked: compaction took them."""
-    is_inside = gap is not None and lost.offsets == lost.offsets.intersect(gap.gap)
-    return is_inside and isinstance(lost.error, DataLossError)
 
 
 def _start_of(piece: Piece) -> int:
@@ -165,6 +158,12 @@ class Surveyed:
         if position < self.end < kafka_format.MAX_OFFSET and not may_have_gaps:
             gap = OffsetRange(position, self.end)
             yield gap, report.missing(gap)
+
+    def is_known_gap(self, lost: Lost) -> bool:
+        """Whether no copy has some offsets before the last batch of the preferred file: compaction took them."""
+        own = [file for _, file in self.read if file.segment.path == self.preferred and file.batches.shape[1]]
+        is_inside = any(lost.offsets.end <= file.batches[batch_headers.BASE_OFFSET, -1] for file in own)
+        return is_inside and isinstance(lost.error, DataLossError)
 
     def describe_thinned(self, report: LossReport) -> list[str]:
         """Returns a sentence about damage in a copy that is not compacted, where another copy is read instead from

@@ -42,17 +42,22 @@ def find_lost_batches(
     others = [copy for copy in copies if copy is not own]
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
+        # where the place of a batch is read from this copy, the others are asked for it
+        is_asked = moved is not None and not own.log.compacted and any(other.has_at_its_place(moved) for other in others)
         damaged = view.probe.at(error.position) if moved is None else None
     if moved is not None:
         if moved.base_offset < segment.span.end:
             passed = _find_passed(split, known, own, moved)
             is_lost = _is_lost(own, segment, moved, others)
-            if passed and (is_lost or any(is_in_place(own, segment, moved, other) for other in others)):
+            is_held = any(is_in_place(own, segment, moved, other) for other in others)
+            if passed and (is_lost or (is_held and not is_asked)):
                 yield from passed
             elif is_lost:
                 yield from _find_of_other_part(split, own, moved, merge)
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
-            if twin.last_offset < reached or twin.base_offset >= split.bounds.offsets.end:  # passed, or another piece's
+            is_asked = not own.log.compacted and twin.crc == moved.crc
+            is_wanted = reached <= twin.last_offset and twin.base_offset < split.bounds.offsets.end
+            if not is_wanted and not is_asked:  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
                 yield from _find_of_other_part(split, own, twin, merge)
     elif damaged is not None:
@@ -65,7 +70,7 @@ def find_lost_batches(
         own.survey(segment)
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
     if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
-        yield from _find_of_other_segment(own, segment, moved, others, merge)
+        yield from _find_of_other_segment(own, segment, moved, others, None if is_asked else merge)
 
 
 def _find_unexplained(
@@ -117,15 +122,15 @@ def _find_of_other_segment(
     segment: Segment,
     moved: BatchHeader,
     others: Sequence[CopyView],
-    merge: Callable[[], PartitionLog],
+    merge: Callable[[], PartitionLog] | None,
 ) -> Iterator[OffsetRange]:
     """Yields the offsets of a batch that belongs into another segment, if the plan reads them from this copy, or if
-    they belong before this segment and no copy has them."""
+    they belong before this segment and no copy has them. merge: None if the others are asked for them there."""
     held, there = _offsets_of(moved), own.batch_at(moved.base_offset)
     if there is not None and there.base_offset < held.end:
         return
     if any(is_in_place(own, segment, moved, other) for other in others):
-        if _is_read_from(own, moved.base_offset, merge()):
+        if merge is not None and _is_read_from(own, moved.base_offset, merge()):
             yield held
     elif held.start < segment.span.start and _is_lost(own, segment, moved, others):
         yield held

@@ -307,7 +307,7 @@ def _walk_on(
                     is_in_doubt = part in named and first_void(stretch, reached) is not None
                     if is_in_doubt:
                         break
-                    void = first_void(stretch, reached) if is_seam else stretch.void
+                    void = first_void(stretch, reached) if is_seam and not part.asks_in_gaps else stretch.void
                     yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
                     if stretch.loss is not None:
                         return
