@@ -928,12 +928,12 @@ LOOSENED = [
         _IN_DOUBT,
         (
             "doubt: a batch in doubt of a later epoch contradicts the batches of another copy",
-            "if any(_has_earlier_epoch(other, batch) for other in others if not other.has_lost)",
+            "if any(has_earlier_epoch(other, batch) for other in others if not other.has_lost)",
             "if False",
         ),
         (
             "doubt: a batch of an earlier epoch does not make up for one that was left out",
-            "other.has_batches_in(stated) and not _has_earlier_epoch(other, batch) for",
+            "other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for",
             "other.has_batches_in(stated) for",
         ),
     ),

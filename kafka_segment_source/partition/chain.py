@@ -160,6 +160,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     gaps += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
     holes = [hole for hole in gaps if not (compacted or hole.offsets.is_empty)]
     holes += _find_misplaced(copies, near)
+    holes += [] if compacted else _find_torn_starts(copies, chosen[0][1].start)
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -299,6 +300,15 @@ def _cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
         if not offsets.is_empty:
             yield hole._replace(offsets=offsets)
             start = offsets.end
+
+
+def _find_torn_starts(copies: Sequence[CopyView], start: int) -> Iterator[Hole]:
+    """Yields the offsets of copies that begin below the first offset that is read, and that have bytes, but no whole
+    batch."""
+    for copy in copies:
+        if copy.start < start and copy.end <= copy.start and not copy.tail.is_clean:
+            why = f"{copy.log.segments[-1].path!r} has bytes there, and no whole batch"
+            yield Hole(OffsetRange(copy.start, start), why)
 
 
 def _find_misplaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[Hole]:

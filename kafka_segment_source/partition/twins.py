@@ -117,7 +117,7 @@ def find_lost_strays(
             is_held = (
                 is_held
                 or bool(own)
-                or any(other.has_batches_in(stated) and not _has_earlier_epoch(other, batch) for other in counting)
+                or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in counting)
             )
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
@@ -150,7 +150,7 @@ def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tup
             replaced = [
                 batch
                 for batch in sorted(_find_doubtful(copy, segment), key=lambda batch: batch.base_offset)
-                if any(_has_earlier_epoch(other, batch) for other in others if not other.has_lost)
+                if any(has_earlier_epoch(other, batch) for other in others if not other.has_lost)
                 and not is_elsewhere(copy, segment, batch, others)
             ]
             if replaced:
@@ -170,7 +170,7 @@ def _find_doubtful(copy: CopyView, segment: Segment) -> list[BatchHeader]:
     return strays + [surveyed.header(at) for at, fault in enumerate(surveyed.faults[:-1]) if fault is not None]
 
 
-def _has_earlier_epoch(copy: CopyView, batch: BatchHeader) -> bool:
+def has_earlier_epoch(copy: CopyView, batch: BatchHeader) -> bool:
     """Whether a copy has a batch of an earlier leader epoch at the offsets of another one."""
     there = copy.batches_in(OffsetRange(batch.base_offset, batch.last_offset + 1))
     return any(0 <= header.leader_epoch < batch.leader_epoch for header in there)

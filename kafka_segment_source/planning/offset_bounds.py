@@ -99,6 +99,9 @@ def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -
 
     A time may stand for one of them. With them in the range, a read notices a segment file that is missing there.
     """
+    hole = next((hole.offsets for hole in log.holes if hole.offsets.end == start), None)
+    if hole is not None:
+        return hole.start
     at = bisect_left(log.segments, start, key=lambda segment: segment.base_offset)
     if not 0 < at < len(log.segments) or log.segments[at].base_offset != start or not log.gap_is_loss(at - 1):
         return start

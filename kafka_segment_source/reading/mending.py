@@ -160,10 +160,16 @@ class Surveyed:
             yield gap, report.missing(gap)
 
     def is_known_gap(self, lost: Lost) -> bool:
-        """Whether no copy has some offsets before the last batch of the preferred file: compaction took them."""
-        own = [file for _, file in self.read if file.segment.path == self.preferred and file.batches.shape[1]]
-        is_inside = any(lost.offsets.end <= file.batches[batch_headers.BASE_OFFSET, -1] for file in own)
-        return is_inside and isinstance(lost.error, DataLossError)
+        """Whether no copy has some offsets before the last batch of the preferred file: compaction took them. But it
+        did not where another copy has others of a gap before the last batch of a log."""
+        own = [(copy, file) for copy, file in self.read if file.segment.path == self.preferred and file.batches.shape[1]]
+        is_inside = any(lost.offsets.end <= file.batches[batch_headers.BASE_OFFSET, -1] for _, file in own)
+        gaps = [copy.unproven_gap for copy, file in own if file.segment.is_last]
+        around = next((gap for gap in gaps if gap is not None and lost.offsets == lost.offsets.intersect(gap)), None)
+        is_filled = around is not None and any(
+            extent.holding >= THIN and not extent.offsets.intersect(around).is_empty for _, extent in self.found
+        )
+        return is_inside and isinstance(lost.error, DataLossError) and not is_filled
 
     def describe_thinned(self, report: LossReport) -> list[str]:
         """Returns a sentence about damage in a copy that is not compacted, where another copy is read instead from

@@ -363,7 +363,7 @@ def test_an_epoch_that_its_neighbours_contradict_decides_nothing(turn: int, a: P
     """One flipped bit of a leader epoch, which no CRC covers, above the last batch that both copies still have."""
     put(a, 0, pl(0, 5, leader=1), pl(5, 5, leader=1 + 64), pl(10, 5, leader=1))
     put(b, 0, pl(0, 5, leader=1), pl(20, 5, leader=1))
-    assert set(offsets([a, b][::turn])) >= {*range(5), *range(20, 25)}
+    assert offsets([a, b][::turn], failOnDataLoss=False) == [*range(15), *range(20, 25)]
     assert not [each for each in kafkaseg.plan([a, b][::turn]).warnings if "histories" in each]
 
 
