@@ -113,8 +113,9 @@ class GapWatch:
         return None if is_compaction else gap
 
     def _is_borne_out_by_index(self) -> bool:
-        """Whether an index file ends with the last offset that was read. A broker writes what it has appended there.
-        A later offset shows that more was there. When it ends a segment, it adds the last batch of the latest timestamp to the time index.
+        """Whether an index file ends with the last offset that was read. A broker writes what it has appended there. A
+        later offset shows that more was there. When it ends a segment, it adds the last batch of the latest timestamp
+        to the time index.
 
         Kafka: LogSegment.onBecomeInactiveSegment.
         """

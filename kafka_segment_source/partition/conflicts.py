@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,56 @@ from kafka_segment_source.partition.survey import Survey
 Wrong = Mapping[str, Sequence[tuple[OffsetRange, DataError]]]
 """By the path of a file, offsets that its batches may state wrongly, and why."""
 
-_IDENTITY = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.CRC, batch_headers.SIZE]
+_IDENTITY = [batch_headers.BASE_OFFSET, batch_headers.CRC, batch_headers.SIZE]
 _COMPARED = [batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.CRC, batch_headers.LEADER_EPOCH]
+
+
+class _Batch(NamedTuple):
+    """Batch number `at` of a survey."""
+
+    surveyed: Survey
+    at: int
+
+    @property
+    def header(self) -> BatchHeader:
+        return self.surveyed.header(self.at)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its file, and its position there."""
+        return self.surveyed.segment.path, self.header.position
+
+    @property
+    def offsets(self) -> OffsetRange:
+        return OffsetRange(self.header.base_offset, self.header.last_offset + 1)
+
+    @property
+    def gap(self) -> OffsetRange | None:
+        """The offsets that are missing before it. None where the batch before it is not known."""
+        header = self.header
+        if self.at:
+            return OffsetRange(self.surveyed.header(self.at - 1).last_offset + 1, header.base_offset)
+        return None if header.position else OffsetRange(self.surveyed.segment.base_offset, header.base_offset)
+
+    @property
+    def follows(self) -> bool:
+        """Whether it begins where the batch before it ends."""
+        return self.gap is not None and self.gap.is_empty
+
+    @property
+    def spoilt(self) -> OffsetRange:
+        """Its offsets, if they are wrong, with the gap before it. In a copy that is marked as compacted, the gap may be
+        right."""
+        if self.gap is None or self.surveyed.log.compacted:
+            return self.offsets
+        return OffsetRange(self.gap.start, self.offsets.end)
+
+    def describe(self) -> str:
+        offsets, epoch = self.offsets, self.header.leader_epoch
+        return f"offsets {offsets.start} to {offsets.end - 1} of leader epoch {epoch}"
+
+
+_Pair = tuple[_Batch, _Batch]
 
 
 def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
@@ -32,75 +81,71 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
 
     If two copies have one batch at two offsets, fewer copies have the wrong one, or it has more gaps beside it. Of two
     batches that one history cannot have, that one is wrong which alone lies behind a gap, and in no other copy at its
-    place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets, and
-    neither is read. The gap before a wrong batch is no work of compaction, unless its partition is marked as compacted.
+    place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets, and neither is
+    read.
 
     read: surveys, each with its copy.
     """
+    surveys = [surveyed for _, surveyed in read]
     wrong: defaultdict[str, list[tuple[OffsetRange, DataError]]] = defaultdict(list)
     moved: set[tuple[str, int]] = set()
-    for (_, one), (_, other) in combinations(read, 2):
-        for at, twin_at in _find_twins(one, other):
-            sides = (one, at), (other, twin_at)
-            weights = [_weigh(surveyed, place, read) for surveyed, place in sides]
-            for (surveyed, place), (beside, beside_at), own, theirs in zip(
-                sides, sides[::-1], weights, weights[::-1], strict=True
-            ):
-                header = surveyed.header(place)
-                moved.add((surveyed.segment.path, header.position))
-                if own > theirs:
-                    continue
-                expected = f"{beside.header(beside_at).base_offset}, as in {beside.segment.path}"
-                error = _make_error("batch with a wrong offset", surveyed, header, str(header.base_offset), expected)
-                wrong[surveyed.segment.path].append((_spoilt(surveyed, place), error))
-    for one, other in combinations(read, 2):
-        for at, twin_at in _find_contradictions(one, other):
-            sides = (one[1], at), (other[1], twin_at)
-            if any((surveyed.segment.path, surveyed.header(place).position) in moved for surveyed, place in sides):
+    for one, other in combinations(surveys, 2):
+        for pair in _find_twins(one, other):
+            moved |= {batch.place for batch in pair}
+            for batch, twin in _choose_worse(pair, [_weigh(batch, surveys) for batch in pair]):
+                expected = f"{twin.header.base_offset}, as in {twin.surveyed.segment.path}"
+                error = _make_error("batch with a wrong offset", batch, str(batch.header.base_offset), expected)
+                wrong[batch.surveyed.segment.path].append((batch.spoilt, error))
+    for one_copy, other_copy in combinations(read, 2):
+        for pair in _find_contradictions(one_copy, other_copy):
+            if not moved.isdisjoint(batch.place for batch in pair):
                 continue
-            shared = _offsets_of(one[1], at).intersect(_offsets_of(other[1], twin_at))
-            follows = [_is_borne_out(surveyed, place, read) for surveyed, place in sides]
-            for (surveyed, place), (beside, beside_at), own, theirs in zip(
-                sides, sides[::-1], follows, follows[::-1], strict=True
-            ):
-                if own and not theirs:
-                    continue
-                header = surveyed.header(place)
-                expected = f"{_describe(beside.header(beside_at))}, as in {beside.segment.path}"
+            are_borne_out = [_is_borne_out(batch, surveys) for batch in pair]
+            for batch, beside in _choose_worse(pair, are_borne_out):
+                expected = f"{beside.describe()}, as in {beside.surveyed.segment.path}"
                 what = "batch that contradicts a batch of another copy at its offsets"
-                error = _make_error(what, surveyed, header, _describe(header), expected)
-                offsets = shared if own == theirs else _spoilt(surveyed, place)
-                wrong[surveyed.segment.path].append((offsets, error))
+                error = _make_error(what, batch, batch.describe(), expected)
+                is_known = are_borne_out[0] != are_borne_out[1]
+                offsets = batch.spoilt if is_known else batch.offsets.intersect(beside.offsets)
+                wrong[batch.surveyed.segment.path].append((offsets, error))
     return wrong
 
 
-def _find_twins(one: Survey, other: Survey) -> Iterator[tuple[int, int]]:
-    """Yields pairs of one batch that two copies have at two offsets, and neither has at both, by their numbers."""
+def _choose_worse(pair: _Pair, weights: Sequence[tuple[int, int]] | Sequence[bool]) -> Iterator[_Pair]:
+    """Yields the batch of a pair that has less weight, or each of them if both have the same, with the other one."""
+    if not weights[0] > weights[1]:  # type: ignore[operator]  # both are of one type
+        yield pair
+    if not weights[1] > weights[0]:  # type: ignore[operator]
+        yield pair[1], pair[0]
+
+
+def _find_twins(one: Survey, other: Survey) -> Iterator[_Pair]:
+    """Yields pairs of one batch that two copies have at two offsets, and neither has at both."""
     if one.segment.path == other.segment.path or not one.batches.shape[1] or not other.batches.shape[1]:
         return
-    base, _, crc, size = one.batches[_IDENTITY]
-    their_base, _, their_crc, their_size = other.batches[_IDENTITY]
+    base, crc, size = one.batches[_IDENTITY]
+    their_base, their_crc, their_size = other.batches[_IDENTITY]
     for at in np.flatnonzero(np.isin(crc, their_crc)).tolist():
         is_twin = (their_crc == crc[at]) & (their_size == size[at])
-        if not is_twin.any() or base[at] in their_base[is_twin]:
+        if base[at] in their_base[is_twin]:
             continue
         own = base[(crc == crc[at]) & (size == size[at])]
-        yield from ((at, twin) for twin in np.flatnonzero(is_twin).tolist() if their_base[twin] not in own)
+        for twin in np.flatnonzero(is_twin).tolist():
+            if their_base[twin] not in own:
+                yield _Batch(one, at), _Batch(other, twin)
 
 
-def _weigh(surveyed: Survey, at: int, read: Sequence[tuple[CopyView, Survey]]) -> tuple[int, int]:
+def _weigh(batch: _Batch, surveys: Sequence[Survey]) -> tuple[int, int]:
     """Returns how many files have a batch at its place, and on how many sides of it no offset is missing."""
-    header = surveyed.header(at)
-    holders = sum(beside.has(header) for _, beside in read)
-    is_known = at > 0 or header.position == 0
-    sides = [is_known and _gap_before(surveyed, at).is_empty]
-    sides += [at + 1 < surveyed.batches.shape[1] and _gap_before(surveyed, at + 1).is_empty]
-    return holders, sum(sides)
+    holders = sum(surveyed.has(batch.header) for surveyed in surveys)
+    is_last = batch.at + 1 == batch.surveyed.batches.shape[1]
+    is_followed = not is_last and _Batch(batch.surveyed, batch.at + 1).follows
+    return holders, batch.follows + is_followed
 
 
-def _find_contradictions(one: tuple[CopyView, Survey], other: tuple[CopyView, Survey]) -> Iterator[tuple[int, int]]:
-    """Yields pairs of batches that one history cannot have, by their numbers. Epochs alone show nothing, as no CRC
-    covers them, and not beside a copy whose history lost."""
+def _find_contradictions(one: tuple[CopyView, Survey], other: tuple[CopyView, Survey]) -> Iterator[_Pair]:
+    """Yields pairs of batches that one history cannot have. Epochs alone show nothing, as no CRC covers them, and not
+    beside a copy whose history lost."""
     (copy, surveyed), (other_copy, beside) = one, other
     if not surveyed.batches.shape[1] or not beside.batches.shape[1]:
         return
@@ -113,45 +158,17 @@ def _find_contradictions(one: tuple[CopyView, Survey], other: tuple[CopyView, Su
     has_other_ends = (base != their_base) | (last != their_last)
     differs = has_other & (their_base <= last) & is_known & (has_other_ends | (has_other_epoch & (crc != their_crc)))
     for place in np.flatnonzero(differs).tolist():
-        twin_at = int(at[place])
-        if relate_places(copy, surveyed.header(place), other_copy, beside.header(twin_at)) == DIFFERENT:
-            yield place, twin_at
+        batch, twin = _Batch(surveyed, place), _Batch(beside, int(at[place]))
+        if relate_places(copy, batch.header, other_copy, twin.header) == DIFFERENT:
+            yield batch, twin
 
 
-def _offsets_of(surveyed: Survey, at: int) -> OffsetRange:
-    header = surveyed.header(at)
-    return OffsetRange(header.base_offset, header.last_offset + 1)
+def _is_borne_out(batch: _Batch, surveys: Sequence[Survey]) -> bool:
+    """Whether a batch begins where the one before it ends, or another copy has it at its place."""
+    return batch.follows or any(beside.has(batch.header) for beside in surveys if beside is not batch.surveyed)
 
 
-def _gap_before(surveyed: Survey, at: int) -> OffsetRange:
-    """Returns the offsets that are missing before a batch. Before the first one of a survey, they are known only at the
-    start of the file."""
-    base, last, *_ = surveyed.batches[_IDENTITY]
-    if at:
-        return OffsetRange(int(last[at - 1]) + 1, int(base[at]))
-    is_first = surveyed.header(0).position == 0
-    return OffsetRange(surveyed.segment.base_offset if is_first else int(base[0]), int(base[0]))
-
-
-def _is_borne_out(surveyed: Survey, at: int, read: Sequence[tuple[CopyView, Survey]]) -> bool:
-    """Whether the batch before a batch is seen and no gap lies between both, or another copy has it at its place."""
-    header = surveyed.header(at)
-    follows = (at > 0 or header.position == 0) and _gap_before(surveyed, at).is_empty
-    return follows or any(beside.has(header) for _, beside in read if beside is not surveyed)
-
-
-def _spoilt(surveyed: Survey, at: int) -> OffsetRange:
-    """Returns the offsets of a wrong batch, with the gap before it."""
-    stated = _offsets_of(surveyed, at)
-    return stated if surveyed.log.compacted else OffsetRange(_gap_before(surveyed, at).start, stated.end)
-
-
-def _describe(header: BatchHeader) -> str:
-    return f"offsets {header.base_offset} to {header.last_offset} of leader epoch {header.leader_epoch}"
-
-
-def _make_error(what: str, surveyed: Survey, header: BatchHeader, found: str, expected: str) -> DataError:
-    path, position = surveyed.segment.path, header.position
-    return CorruptRecordError(
-        what, path=path, position=position, offset=header.base_offset, found=found, expected=expected
-    )
+def _make_error(what: str, batch: _Batch, found: str, expected: str) -> DataError:
+    path, position = batch.place
+    offset = batch.header.base_offset
+    return CorruptRecordError(what, path=path, position=position, offset=offset, found=found, expected=expected)

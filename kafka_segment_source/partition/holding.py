@@ -255,7 +255,8 @@ def _has_other_batches_behind(copy: CopyView) -> bool:
     """Whether batches that another file of the copy has, or from below its start, lie behind its last batch: they may
     lie over others."""
     behind = (stray.batch for stray in copy.tail.strays if stray.batch.position >= copy.tail.position)
-    return any(batch.last_offset < copy.start or copy.has_at_its_place(batch) for batch in behind)
+    first = copy.log.segments[0].base_offset
+    return any(batch.last_offset < first or copy.has_at_its_place(batch) for batch in behind)
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

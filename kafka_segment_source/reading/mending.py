@@ -162,7 +162,9 @@ class Surveyed:
     def is_known_gap(self, lost: Lost) -> bool:
         """Whether no copy has some offsets before the last batch of the preferred file: compaction took them. But it
         did not where another copy has others of a gap before the last batch of a log."""
-        own = [(copy, file) for copy, file in self.read if file.segment.path == self.preferred and file.batches.shape[1]]
+        own = [
+            (copy, file) for copy, file in self.read if file.segment.path == self.preferred and file.batches.shape[1]
+        ]
         is_inside = any(lost.offsets.end <= file.batches[batch_headers.BASE_OFFSET, -1] for _, file in own)
         gaps = [copy.unproven_gap for copy, file in own if file.segment.is_last]
         around = next((gap for gap in gaps if gap is not None and lost.offsets == lost.offsets.intersect(gap)), None)

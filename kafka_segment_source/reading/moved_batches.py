@@ -43,7 +43,9 @@ def find_lost_batches(
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
         # where the place of a batch is read from this copy, the others are asked for it
-        is_asked = moved is not None and not own.log.compacted and any(other.has_at_its_place(moved) for other in others)
+        is_asked = (
+            moved is not None and not own.log.compacted and any(other.has_at_its_place(moved) for other in others)
+        )
         damaged = view.probe.at(error.position) if moved is None else None
     if moved is not None:
         if moved.base_offset < segment.span.end:

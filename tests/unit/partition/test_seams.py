@@ -1,0 +1,192 @@
+"""One thing is wrong where one copy ends and another one goes on, or in a log with gaps that no checkpoint explains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
+from tests.support import writer
+from tests.support.layouts import encode_batches, write_copies
+from tests.support.writer import Rec
+
+TURNS = pytest.mark.parametrize("turn", [1, -1])
+
+
+def offsets(paths: list[str], **options: Any) -> list[int]:
+    """The offsets of a read, whose values are those of their offsets."""
+    table = kafkaseg.scan(paths, ["offset", "value"], **options).read_all().to_pydict()
+    for offset, value in zip(table["offset"], table["value"], strict=True):
+        assert value.decode().startswith(f"v{offset} of ")
+    found: list[int] = table["offset"]
+    return found
+
+
+# --- where one copy ends ---------------------------------------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("epoch", [3, 4])
+@pytest.mark.parametrize("hurt", [{10: "[10-11 e3]", 12: "[12-14 e3 @28]"}, {10: "[10-11 e3] [12-14 e3 @28]"}])
+def test_a_last_batch_that_states_an_offset_behind_the_other_copy(
+    hurt: dict[int, str], epoch: int, turn: int, tmp_path: Path
+) -> None:
+    paths = write_copies(tmp_path, hurt, {15: f"[15-27 e{epoch}]"})[::turn]
+    with pytest.raises(DataLossError, match="offsets 12 to 14 of partition t-0 are missing"):
+        offsets(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("hurt", [{14: "[14-16 e0]", 17: "[10-13 e0]"}, {14: "[10-13 e0]"}])
+def test_a_last_file_with_the_bytes_of_a_file_of_the_other_copy(
+    hurt: dict[int, str], turn: int, tmp_path: Path
+) -> None:
+    paths = write_copies(tmp_path, hurt, {10: "[10-13 e0]"})[::turn]
+    with pytest.raises(CorruptRecordError, match=r"no copy holds the offsets 1\d on whole"):
+        offsets(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+def test_a_batch_from_an_emptied_file_at_the_end(turn: int, tmp_path: Path) -> None:
+    """It is no batch of another copy's file: its own file is there by its name."""
+    paths = write_copies(tmp_path, {10: "", 12: "[12-15 e0] [10-11 e0]"}, {10: "[10-11 e0] [12-15 e0]"})[::turn]
+    assert offsets(paths) == list(range(10, 16))
+
+
+@TURNS
+def test_a_first_file_with_bytes_and_no_whole_batch(turn: int, tmp_path: Path) -> None:
+    paths = write_copies(tmp_path, {10: ""}, {13: "[13-18 e0]"})
+    Path(paths[0], "t-0", writer.segment_name(10)).write_bytes(encode_batches("[10-12 e0]")[:-3])
+    with pytest.raises(DataLossError, match="no file holds the offsets 10 to 12"):
+        offsets(paths[::turn])
+    assert not kafkaseg.verify(paths[::turn]).is_ok
+    for path in paths:
+        (Path(path) / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+    assert offsets(paths[::turn]) == list(range(13, 19))
+
+
+@TURNS
+def test_a_starting_timestamp_right_behind_a_hole_between_two_copies(turn: int, tmp_path: Path) -> None:
+    """One of the missing rows might have been the first."""
+    paths = write_copies(tmp_path, {10: "[10-13 e0]", 14: "", 18: "[18-19 e0]"}, {10: "[10-13 e0]"})[::turn]
+    with pytest.raises(DataLossError, match="offsets 14 to 17"):
+        offsets(paths, startingTimestamp=1000 + 10 * 15)
+
+
+@TURNS
+@pytest.mark.parametrize("epochs", [(), ("2 0, 3 19", "2 0")])
+@pytest.mark.parametrize("hurt", [{10: "[10-18 e2]", 19: "[19-21 e3 !]"}, {10: "[10-18 e2] [19-21 e3 !]"}])
+def test_damage_at_the_end_that_states_a_later_leader(
+    hurt: dict[int, str], epochs: tuple[str, ...], turn: int, tmp_path: Path
+) -> None:
+    """The other copy has a batch of an earlier leader there: it may be stale, and does not hold what is damaged."""
+    paths = write_copies(tmp_path, hurt, {10: "[10-18 e2] [19-21 e2]"}, epochs=epochs)[::turn]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 22 on whole"):
+        offsets(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+def test_damage_at_the_end_that_another_copy_holds(turn: int, tmp_path: Path) -> None:
+    hurt = {10: "[10-18 e2] [19-21 e3 !]"}
+    paths = write_copies(tmp_path, hurt, {10: "[10-18 e2] [19-21 e3]"})[::turn]
+    assert offsets(paths) == list(range(10, 22))
+
+
+# --- a log with gaps -------------------------------------------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("fallen", ["[22-24 e0 @18]", "[22-24 e0 @15]"])
+def test_a_batch_that_fell_into_a_gap(fallen: str, turn: int, tmp_path: Path) -> None:
+    """The other copy has it at its place, right before the next one."""
+    hurt = {10: f"[10-12 e0] {fallen} [25-27 e0]"}
+    paths = write_copies(tmp_path, hurt, {10: "[10-12 e0] [22-24 e0] [25-27 e0]"})[::turn]
+    assert offsets(paths) == [10, 11, 12, *range(22, 28)]
+
+
+@TURNS
+def test_a_batch_that_fell_to_where_it_fits(turn: int, tmp_path: Path) -> None:
+    """In one copy the batch before it is next to it, in the other one the batch behind it: nothing says which is
+    wrong. It never comes twice."""
+    hurt = {10: "[10-12 e0] [17-19 e0 @13] [20-22 e0]"}
+    paths = write_copies(tmp_path, hurt, {10: "[10-12 e0] [17-19 e0] [20-22 e0]"})[::turn]
+    with pytest.raises(CorruptRecordError, match="batch with a wrong offset"):
+        offsets(paths)
+    third = write_copies(tmp_path / "more", {10: "[10-12 e0] [17-19 e0] [20-22 e0]"})
+    if turn == -1:
+        assert offsets([*paths, *third]) == [10, 11, 12, *range(17, 23)]
+    else:  # its rows have come already when the gap behind it is met
+        with pytest.raises(CorruptRecordError, match="batch with a wrong offset"):
+            offsets([*paths, *third])
+
+
+@TURNS
+def test_two_gaps_beside_a_copy_that_lags(turn: int, tmp_path: Path) -> None:
+    log = "[10-15 e0] [18-20 e0]"
+    paths = write_copies(tmp_path, {10: log}, {10: f"{log} [24-26 e0]"})[::turn]
+    assert offsets(paths) == [*range(10, 16), *range(18, 21), *range(24, 27)]
+
+
+@TURNS
+def test_verify_of_a_damaged_copy_beside_a_gap(turn: int, tmp_path: Path) -> None:
+    """A read of both takes the gap for compaction. So does `verify`."""
+    paths = write_copies(tmp_path, {10: "[10 e0] [11-12 e0] [17 e0]"}, {10: "", 11: "[11-12 e0]"})
+    Path(paths[1], "t-0", writer.segment_name(10)).write_bytes(bytes(80))
+    assert offsets(paths[::turn]) == [10, 11, 12, 17]
+    assert kafkaseg.verify(paths[::turn]).is_ok
+
+
+def test_an_index_that_ends_behind_its_file(tmp_path: Path) -> None:
+    """A broker writes the last offset that it has appended: a later one does not bear out the last batch."""
+    [path] = write_copies(tmp_path, {10: "[12-13 e0]", 16: "[16-17 e0]"})
+    index = Path(path, "t-0", writer.segment_name(10, ".timeindex"))
+    for last, is_sound in ((13, True), (15, False)):
+        index.write_bytes(writer.time_index([(1000 + 10 * last, last)], 10))
+        if is_sound:
+            assert offsets([path]) == [12, 13, 16, 17]
+        else:
+            with pytest.raises(DataLossError, match="offsets 14 to 15"):
+                offsets([path])
+
+
+@TURNS
+@pytest.mark.parametrize("options", [{}, {"isolationLevel": "read_committed"}])
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        {10: "[10-11 e0]", 12: "[14 e0] [15 e0]", 14: "[12 e0] [13 e0]", 16: "[16-19 e0]"},  # exchanged
+        {10: "[10-11 e0]", 12: "[12 e0] [15 e0]", 14: "[14 e0] [13 e0]", 16: "[16-19 e0]"},  # two batches swapped
+        {10: "[10-11 e0]", 12: "[14 e0] [15 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"},  # bytes of the next file
+    ],
+)
+def test_files_of_one_size(hurt: dict[int, str], options: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """Names and sizes of the copies are the same. The other one has every batch at its place."""
+    whole = {10: "[10-11 e0]", 12: "[12 e0] [13 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"}
+    paths = write_copies(tmp_path, hurt, whole)[::turn]
+    assert offsets(paths, **options) == list(range(10, 20))
+    assert kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+def test_a_transaction_of_the_other_copy_before_a_gap(turn: int, tmp_path: Path) -> None:
+    """The copy with its rows has its marker, and so has the one that goes on."""
+    begin = writer.record_batch(
+        [Rec(at, 1000, b"k", b"v") for at in range(3)], producer_id=1, producer_epoch=0, transactional=True
+    )
+    rest = encode_batches("[3-5 e0] [10-12 e0]")
+    end = writer.control_batch("commit", offset=13, timestamp=1000, producer_id=1, producer_epoch=0)
+    paths = []
+    for at, first in enumerate((bytes(len(begin)), begin)):
+        folder = tmp_path / f"r{at}" / "t-0"
+        folder.mkdir(parents=True)
+        (folder / writer.segment_name(0)).write_bytes(first + rest + end)
+        paths.append(str(folder.parent))
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
+    assert table["offset"].to_pylist() == [*range(6), 10, 11, 12]
