@@ -73,7 +73,9 @@ class Expected:
         told = {each.batch.base for copy in copies for file in copy.orphans for each in file.batches}
         is_misnamed = any(copy.misfiled in ("doubled", "replaced") for copy in copies)
         is_emptied = any(copy.misfiled == "emptied" for copy in copies)  # its index may tell what it held
-        is_hurt = bool(self.unheld) or self.is_cut or is_misnamed or is_emptied
+        # a copy that has bytes, and no whole batch, has begun
+        is_torn = any(copy.files and any(file.log for file in copy.files) and not copy.held() for copy in copies)
+        is_hurt = bool(self.unheld) or self.is_cut or is_misnamed or is_emptied or is_torn
         self.is_cut |= is_misnamed  # nobody knows what the file should hold
         self.may_be_said = is_hurt or self.is_compacted or any(batch.base in told for batch in unheld)
         # a segment that is missing beside old formats is not noticed (gaps.py); damage is

@@ -90,9 +90,10 @@ class Misplaced:
 
     @property
     def contradicts_stale_end(self) -> bool:
-        """Whether the hurt copy has a whole batch of the later leader."""
+        """Whether the hurt copy has the first batch of the later leader. Later ones leave room for the stale ones."""
         hurt = self.made.copies[int(self.made.notes[0].split()[1].strip(":"))]
-        return any(batch.epoch for batch in hurt.held())
+        diverged = {copy.diverged for copy in self.made.copies}
+        return any(batch.base in diverged for batch in hurt.held())
 
     @property
     def is_raise_provable(self) -> bool:
