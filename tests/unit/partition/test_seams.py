@@ -161,17 +161,25 @@ def test_an_index_that_ends_behind_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "hurt",
     [
-        {10: "[10-11 e0]", 12: "[14 e0] [15 e0]", 14: "[12 e0] [13 e0]", 16: "[16-19 e0]"},  # exchanged
-        {10: "[10-11 e0]", 12: "[12 e0] [15 e0]", 14: "[14 e0] [13 e0]", 16: "[16-19 e0]"},  # two batches swapped
-        {10: "[10-11 e0]", 12: "[14 e0] [15 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"},  # bytes of the next file
+        {10: "[10 e0] [11 e0]", 12: "[14 e0] [15 e0]", 14: "[12 e0] [13 e0]", 16: "[16-19 e0]"},  # exchanged
+        {10: "[10 e0] [15 e0]", 12: "[12 e0] [13 e0]", 14: "[14 e0] [11 e0]", 16: "[16-19 e0]"},  # two batches swapped
+        {10: "[10 e0] [11 e0]", 12: "[14 e0] [15 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"},  # bytes of the next
     ],
 )
 def test_files_of_one_size(hurt: dict[int, str], options: dict[str, Any], turn: int, tmp_path: Path) -> None:
     """Names and sizes of the copies are the same. The other one has every batch at its place."""
-    whole = {10: "[10-11 e0]", 12: "[12 e0] [13 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"}
+    whole = {10: "[10 e0] [11 e0]", 12: "[12 e0] [13 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"}
     paths = write_copies(tmp_path, hurt, whole)[::turn]
     assert offsets(paths, **options) == list(range(10, 20))
     assert kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+def test_a_file_with_the_bytes_of_the_next_one_beside_a_shorter_copy(turn: int, tmp_path: Path) -> None:
+    """The batches lie at one position of both files, so they are there twice, and not lost."""
+    hurt = {10: "[10-11 e0]", 12: "[14 e0] [15 e0]", 14: "[14 e0] [15 e0]", 16: "[16-19 e0]"}
+    paths = write_copies(tmp_path, hurt, {10: "[10-11 e0] [12 e0] [13 e0]"})[::turn]
+    assert offsets(paths) == list(range(10, 20))
 
 
 @TURNS
