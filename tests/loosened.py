@@ -1192,7 +1192,7 @@ LOOSENED = [
         _SEAMS,
         (
             "seams: where the place of a batch is read, the other copies are asked for it",
-            "yield from _find_of_other_segment(own, segment, moved, others, None if is_asked else merge)",
+            "yield from _find_of_other_segment(own, segment, moved, others, None if is_given else merge)",
             "yield from _find_of_other_segment(own, segment, moved, others, merge)",
         ),
     ),
@@ -1629,7 +1629,7 @@ LOOSENED = [
         _WRONG_OFFSETS,
         (
             "moved: a batch of another segment is not passed over, nor one that no copy has",
-            "yield from _find_of_other_segment(own, segment, moved, others, None if is_asked else merge)",
+            "yield from _find_of_other_segment(own, segment, moved, others, None if is_given else merge)",
             "pass",
         ),
     ),

@@ -42,24 +42,20 @@ def find_lost_batches(
     others = [copy for copy in copies if copy is not own]
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
-        # where the place of a batch is read from this copy, the others are asked for it
-        is_asked = (
-            moved is not None and not own.log.compacted and any(other.has_at_its_place(moved) for other in others)
-        )
+        is_given = moved is not None and _is_given(own, moved, others)
         damaged = view.probe.at(error.position) if moved is None else None
     if moved is not None:
         if moved.base_offset < segment.span.end:
             passed = _find_passed(split, known, own, moved)
             is_lost = _is_lost(own, segment, moved, others)
             is_held = any(is_in_place(own, segment, moved, other) for other in others)
-            if passed and (is_lost or (is_held and not is_asked)):
+            if passed and (is_lost or (is_held and not is_given)):
                 yield from passed
             elif is_lost:
                 yield from _find_of_other_part(split, own, moved, merge)
         for twin in find_twins(own, segment, moved, others):  # the offset that the batch states may be wrong too
-            is_asked = not own.log.compacted and twin.crc == moved.crc
             is_wanted = reached <= twin.last_offset and twin.base_offset < split.bounds.offsets.end
-            if not is_wanted and not is_asked:  # passed, or another piece's
+            if not is_wanted and not _is_given(own, twin, others):  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
                 yield from _find_of_other_part(split, own, twin, merge)
     elif damaged is not None:
@@ -72,7 +68,14 @@ def find_lost_batches(
         own.survey(segment)
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
     if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
-        yield from _find_of_other_segment(own, segment, moved, others, None if is_asked else merge)
+        yield from _find_of_other_segment(own, segment, moved, others, None if is_given else merge)
+
+
+def _is_given(own: CopyView, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
+    """Whether another copy gives a batch wherever this copy has a gap at its place: it is asked, it has the batch, and
+    its history has not lost below."""
+    holders = (other for other in others if other.has_at_its_place(batch))
+    return not own.log.compacted and any(batch.last_offset < other.log.offsets.end for other in holders)
 
 
 def _find_unexplained(
