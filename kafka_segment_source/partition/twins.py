@@ -186,11 +186,16 @@ def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) ->
         batch
         for segment in segments
         for batch, _ in copy.strays_of(segment)
-        if not copy.has_at_its_place(batch) and any(is_in_place(copy, segment, batch, other) for other in others)
+        if not copy.has_at_its_place(batch) and any(_gives(other, copy, segment, batch) for other in others)
     ]
     first_ones = ((segment, copy.first_batch_behind_name(segment)) for segment in segments if segment.size)
     raised = [batch for segment, batch in first_ones if batch is not None and _is_raised(copy, segment, batch, others)]
     return join_batches(sorted(moved + raised, key=lambda batch: batch.base_offset))
+
+
+def _gives(other: CopyView, copy: CopyView, segment: Segment, batch: BatchHeader) -> bool:
+    """Whether another copy has a batch of a segment of this copy at its place, and its history has not lost below."""
+    return batch.last_offset < other.log.offsets.end and is_in_place(copy, segment, batch, other)
 
 
 def _is_raised(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:

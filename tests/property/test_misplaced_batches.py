@@ -51,6 +51,11 @@ FAILED_ONCE = [
     54018678,  # two batches changed places, and the end of another copy is stale
     56023402,  # a moved batch of another part of its file, in a copy that counts as compacted
     50016128,  # two files of a copy that counts as compacted have each other's batches
+    83002983,  # two files have each other's batches, and the other copy has lost its history from 0 on
+    100699,  # a batch over the one before it, in a segment that is cut
+    101716,  # a first batch states a larger offset, at which the plan changed copies
+    105071,  # a batch states a larger offset, at which a segment is cut
+    117540,  # a batch behind a gap that the other copy has in the gap
     11012063,  # the place of a moved batch is in another part of its file, and another copy is read between both
 ]
 

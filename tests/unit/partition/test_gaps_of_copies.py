@@ -129,6 +129,15 @@ def test_a_raised_batch_over_those_of_the_other_copy(options: dict[str, Any], tu
 
 
 @TURNS
+def test_a_raised_batch_that_no_copy_has_over_those_of_another_one(turn: int, tmp_path: Path) -> None:
+    """The other copy gives all that it has. What the batch held is lost."""
+    hurt = {10: "[10-11 e0] [12-13 e0 @17]", 19: "[19-20 e0] [21-30 e0]"}
+    paths = write_copies(tmp_path, hurt, {14: "[14-15 e0] [16-18 e0] [19-20 e0]"})[::turn]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 12 to 13 whole"):
+        read(paths)
+
+
+@TURNS
 def test_batches_with_other_ends_that_both_lie_behind_a_gap(turn: int, tmp_path: Path) -> None:
     """Nothing says which one is right."""
     hurt = {10: "[10-11 e0] [22-24 e0] [30-31 e0]"}
