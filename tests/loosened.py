@@ -1034,7 +1034,7 @@ LOOSENED = [
     ),
     *_of(
         "partition/conflicts.py",
-        "tests/unit/partition/test_stale_ends.py",
+        _GAPS,
         (
             "gaps: a batch that a third copy has at its place is right",
             "return batch.follows or any(beside.has(batch.header) for beside in surveys if beside is not batch.surveyed)",

@@ -145,6 +145,8 @@ def test_batches_with_other_ends_that_both_lie_behind_a_gap(turn: int, tmp_path:
     paths = write_copies(tmp_path, hurt, other)[::turn]
     with pytest.raises(CorruptRecordError, match="batch that contradicts a batch of another copy at its offsets"):
         read(paths)
+    third = write_copies(tmp_path / "more", other)  # and has the one of two
+    assert read([*paths, *third]) == rows(10, 11, 21, 22, 23, 30, 31)
 
 
 @TURNS
