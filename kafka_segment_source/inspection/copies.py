@@ -93,10 +93,10 @@ def _find_losses(
     holes = [hole for hole in log.holes if not any(_overlap(loss, hole.offsets) for loss in losses)]
     losses += [_Loss(hole.offsets, _explain_hole(log, hole.offsets, hole.why)) for hole in holes]
     asks_in_gaps = not log.compacted and any(copy.has_gaps for copy in copies)
-    if asks_in_gaps and all(loss.is_missing for loss in losses):  # compaction may have taken them
-        losses = []
-    if (has_losses or asks_in_gaps) and not losses:
-        losses += _read_once(source, policy)
+    may_be_compaction = asks_in_gaps and all(loss.is_missing for loss in losses)
+    if may_be_compaction or (has_losses and not losses):
+        found = _read_once(source, policy)
+        losses = (losses or found) if found else []
     return losses, cuts
 
 
