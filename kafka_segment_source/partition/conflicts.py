@@ -120,19 +120,21 @@ def _choose_worse(pair: _Pair, weights: Sequence[tuple[int, int]] | Sequence[boo
 
 
 def _find_twins(one: Survey, other: Survey) -> Iterator[_Pair]:
-    """Yields pairs of one batch that two copies have at two offsets, and neither has at both."""
+    """Yields pairs of one batch that two copies have at two offsets, and neither has at both: a batch once, with the
+    first one that is the same."""
     if one.segment.path == other.segment.path or not one.batches.shape[1] or not other.batches.shape[1]:
         return
     base, crc, size = one.batches[_IDENTITY]
     their_base, their_crc, their_size = other.batches[_IDENTITY]
-    for at in np.flatnonzero(np.isin(crc, their_crc)).tolist():
-        is_twin = (their_crc == crc[at]) & (their_size == size[at])
-        if base[at] in their_base[is_twin]:
-            continue
-        own = base[(crc == crc[at]) & (size == size[at])]
-        for twin in np.flatnonzero(is_twin).tolist():
-            if their_base[twin] not in own:
-                yield _Batch(one, at), _Batch(other, twin)
+    by_crc = np.argsort(their_crc, kind="stable")
+    first = np.searchsorted(their_crc[by_crc], crc)
+    twins = by_crc[np.minimum(first, len(by_crc) - 1)]
+    at_its_place = np.minimum(np.searchsorted(their_base, base), len(their_base) - 1)
+    is_there = (their_base[at_its_place] == base) & (their_crc[at_its_place] == crc)
+    for at in np.flatnonzero((their_crc[twins] == crc) & (their_size[twins] == size) & ~is_there).tolist():
+        batch, twin = _Batch(one, at), _Batch(other, int(twins[at]))
+        if not one.has(twin.header):
+            yield batch, twin
 
 
 def _weigh(batch: _Batch, surveys: Sequence[Survey]) -> tuple[int, int]:
