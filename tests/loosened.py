@@ -1013,7 +1013,7 @@ LOOSENED = [
         _GAPS,
         (
             "gaps: a batch that another copy has at another offset is wrong",
-            "if not one.has(twin.header):",
+            "if not is_twice:",
             "if False:",
         ),
         (

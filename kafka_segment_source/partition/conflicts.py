@@ -89,8 +89,8 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
     surveys = [surveyed for _, surveyed in read]
     wrong: defaultdict[str, list[tuple[OffsetRange, DataError]]] = defaultdict(list)
     moved: set[tuple[str, int]] = set()
-    for one, other in combinations(surveys, 2):
-        for pair in _find_twins(one, other):
+    for one_copy, other_copy in combinations(read, 2):
+        for pair in _find_twins(one_copy, other_copy, read):
             moved |= {batch.place for batch in pair}
             for batch, twin in _choose_worse(pair, [_weigh(batch, surveys) for batch in pair]):
                 expected = f"{twin.header.base_offset}, as in {twin.surveyed.segment.path}"
@@ -119,10 +119,13 @@ def _choose_worse(pair: _Pair, weights: Sequence[tuple[int, int]] | Sequence[boo
         yield pair[1], pair[0]
 
 
-def _find_twins(one: Survey, other: Survey) -> Iterator[_Pair]:
+def _find_twins(
+    one_copy: tuple[CopyView, Survey], other_copy: tuple[CopyView, Survey], read: Sequence[tuple[CopyView, Survey]]
+) -> Iterator[_Pair]:
     """Yields pairs of one batch that two copies have at two offsets, and neither has at both: a batch once, with the
     first one that is the same."""
-    if one.segment.path == other.segment.path or not one.batches.shape[1] or not other.batches.shape[1]:
+    (copy, one), (beside, other) = one_copy, other_copy
+    if copy is beside or not one.batches.shape[1] or not other.batches.shape[1]:
         return
     base, crc, size = one.batches[_IDENTITY]
     their_base, their_crc, their_size = other.batches[_IDENTITY]
@@ -131,9 +134,11 @@ def _find_twins(one: Survey, other: Survey) -> Iterator[_Pair]:
     twins = by_crc[np.minimum(first, len(by_crc) - 1)]
     at_its_place = np.minimum(np.searchsorted(their_base, base), len(their_base) - 1)
     is_there = (their_base[at_its_place] == base) & (their_crc[at_its_place] == crc)
+    own, theirs = ([surveyed for holder, surveyed in read if holder is side] for side in (copy, beside))
     for at in np.flatnonzero((their_crc[twins] == crc) & (their_size[twins] == size) & ~is_there).tolist():
         batch, twin = _Batch(one, at), _Batch(other, int(twins[at]))
-        if not one.has(twin.header):
+        is_twice = any(file.has(twin.header) for file in own) or any(file.has(batch.header) for file in theirs)
+        if not is_twice:
             yield batch, twin
 
 
