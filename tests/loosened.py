@@ -1055,7 +1055,7 @@ LOOSENED = [
         _GAPS,
         (
             "over: so may one that another file of the copy has",
-            "is_over = _has_other_batches_behind(copy)",
+            "is_over = _has_other_batches_behind(copy, others)",
             "is_over = False",
         ),
         (
@@ -1119,13 +1119,13 @@ LOOSENED = [
         ),
         (
             "seams: batches from below the start of a copy lie over its own",
-            "return any(batch.last_offset < first or copy.has_at_its_place(batch) for batch in behind)",
-            "return any(copy.has_at_its_place(batch) for batch in behind)",
+            "return is_foreign or any(map(copy.has_at_its_place, behind))",
+            "return any(map(copy.has_at_its_place, behind))",
         ),
         (
             "seams: a first file of no bytes is still a file of its copy",
-            "first = copy.log.segments[0].base_offset",
-            "first = copy.start",
+            "foreign = [batch for batch in behind if batch.last_offset < copy.log.segments[0].base_offset]",
+            "foreign = [batch for batch in behind if batch.last_offset < copy.start]",
         ),
     ),
     *_of(

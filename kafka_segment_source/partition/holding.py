@@ -215,7 +215,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """
     if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False
-    is_over = _has_other_batches_behind(copy)
+    is_over = _has_other_batches_behind(copy, others)
     if not copy.tail.is_torn and not is_over:
         return True
     if is_over and copy.tail.last is None:
@@ -251,12 +251,13 @@ def _has_earlier_leader(other: CopyView, copy: CopyView) -> bool:
     return header is not None and header.base_offset == copy.tail.end and has_earlier_epoch(other, header)
 
 
-def _has_other_batches_behind(copy: CopyView) -> bool:
-    """Whether batches that another file of the copy has, or from below its start, lie behind its last batch: they may
-    lie over others."""
-    behind = (stray.batch for stray in copy.tail.strays if stray.batch.position >= copy.tail.position)
-    first = copy.log.segments[0].base_offset
-    return any(batch.last_offset < first or copy.has_at_its_place(batch) for batch in behind)
+def _has_other_batches_behind(copy: CopyView, others: Sequence[CopyView]) -> bool:
+    """Whether batches that another file of the copy has, or another copy below the start of this one, lie behind its
+    last batch: they may lie over others."""
+    behind = [stray.batch for stray in copy.tail.strays if stray.batch.position >= copy.tail.position]
+    foreign = [batch for batch in behind if batch.last_offset < copy.log.segments[0].base_offset]
+    is_foreign = any(other.has_at_its_place(batch) for batch in foreign for other in others)
+    return is_foreign or any(map(copy.has_at_its_place, behind))
 
 
 def _count_certain_bytes(copies: Sequence[CopyView], start: int) -> int:

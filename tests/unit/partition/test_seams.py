@@ -60,6 +60,13 @@ def test_a_batch_from_an_emptied_file_at_the_end(turn: int, tmp_path: Path) -> N
 
 
 @TURNS
+def test_the_only_batch_of_a_follower_that_states_an_offset_below_its_file(turn: int, tmp_path: Path) -> None:
+    """It is no batch of another file: the other copy has another one at that offset."""
+    paths = write_copies(tmp_path, {18: "[18-19 e0 @16]"}, {10: "[10-15 e0] [16-17 e0] [18-19 e0]"})[::turn]
+    assert offsets(paths) == list(range(10, 20))
+
+
+@TURNS
 def test_a_first_file_with_bytes_and_no_whole_batch(turn: int, tmp_path: Path) -> None:
     paths = write_copies(tmp_path, {10: ""}, {13: "[13-18 e0]"})
     Path(paths[0], "t-0", writer.segment_name(10)).write_bytes(encode_batches("[10-12 e0]")[:-3])
