@@ -1074,33 +1074,6 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "reading/moved_batches.py",
-        _GAPS,
-        (
-            "over: damage in one piece of a segment shows what another piece lacks",
-            "yield from _find_unexplained(split.uncut, known, own, segment, others)",
-            "pass",
-        ),
-    ),
-    *_of(
-        "partition/twins.py",
-        _GAPS,
-        (
-            "gaps: a plan does not read a first batch that another copy has before it",
-            "batch for segment, batch in first_ones if batch is not None and _is_raised(copy, segment, batch, others)",
-            "batch for segment, batch in first_ones if False",
-        ),
-    ),
-    *_of(
-        "transactions/walk.py",
-        _GAPS,
-        (
-            "gaps: a walk trusts its copy behind a gap that others filled",
-            "mended_at, before, is_filled = reached, NO_HEADERS, isinstance(error, GapInCopyError)",
-            "mended_at, before = reached, NO_HEADERS",
-        ),
-    ),
-    *_of(
         "inspection/copies.py",
         _GAPS,
         (
@@ -1676,8 +1649,8 @@ LOOSENED = [
         _WRONG_OFFSETS,
         (
             "twins: what compaction left of a moved batch is at its place too",
-            "any(_gives(other, copy, segment, batch) for other in others)\n    ]",
-            "any(other.has_at_its_place(batch) for other in others)\n    ]",
+            "any(_gives(other, copy, segment, batch) for other in others)\n    )",
+            "any(other.has_at_its_place(batch) for other in others)\n    )",
         ),
         (
             "twins: the names of its segment say nothing of a moved batch",

@@ -82,13 +82,11 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "gaps: a batch that another copy has at another offset is wrong",
         "gaps: two batches of one epoch with other ends contradict each other",
         "gaps: the gap before a wrong batch is no work of compaction",
-        "gaps: a plan does not read a first batch that another copy has before it",
         "gaps: verify reads copies with gaps as a query does",
         "over: a batch that is there twice may lie over one that no copy has",
         "over: so may one that another file of the copy has",
         "over: nothing says how long a last file without a batch of its own was",
         "over: a gap is no work of compaction where bytes are left of a batch",
-        "over: damage in one piece of a segment shows what another piece lacks",
     ),
     "tiers": (
         "tiers: a topic without a name is not left out",

@@ -197,11 +197,6 @@ class CopyView:
         with self.open_view(segment) as view:
             return view.probe.proven(0)
 
-    def first_batch_behind_name(self, segment: Segment) -> BatchHeader | None:
-        """Returns the first batch of a segment that is known to begin behind the segment's name. None of others."""
-        first = self._firsts.get(segment.path, segment.base_offset)
-        return self.first_batch_of(segment) if first > segment.base_offset else None
-
     def first_offset_of(self, segment: Segment) -> int:
         """Returns the offset of the first batch of a segment. Its base offset if its bytes do not prove another one: a
         wrapper of magic 0 or 1 states only its last offset."""

@@ -179,35 +179,18 @@ def has_earlier_epoch(copy: CopyView, batch: BatchHeader) -> bool:
 def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) -> list[OffsetRange]:
     """Returns the offsets of whole batches that lie in another segment of this copy than they belong to, and that
     another copy has at their place, or what compaction left of them: this copy holds nothing there, and its gap is no
-    work of compaction. Returns too the offsets that a first batch states wrongly, if another copy has them: some copy
-    has it between the name of its file and these, and not at its place."""
-    segments = copy.segments_around(near)
-    moved = [
+    work of compaction."""
+    return join_batches(
         batch
-        for segment in segments
+        for segment in copy.segments_around(near)
         for batch, _ in copy.strays_of(segment)
         if not copy.has_at_its_place(batch) and any(_gives(other, copy, segment, batch) for other in others)
-    ]
-    first_ones = ((segment, copy.first_batch_behind_name(segment)) for segment in segments if segment.size)
-    raised = [batch for segment, batch in first_ones if batch is not None and _is_raised(copy, segment, batch, others)]
-    return join_batches(sorted(moved + raised, key=lambda batch: batch.base_offset))
+    )
 
 
 def _gives(other: CopyView, copy: CopyView, segment: Segment, batch: BatchHeader) -> bool:
     """Whether another copy has a batch of a segment of this copy at its place, and its history has not lost below."""
     return batch.last_offset < other.log.offsets.end and is_in_place(copy, segment, batch, other)
-
-
-def _is_raised(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
-    """Whether another copy has a first batch between the name of its file and the offset that it states, and no copy
-    has it at its place. Only where another one has the stated offsets it matters."""
-    if any(is_in_place(copy, segment, batch, other) for other in others):
-        return False
-    stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
-    if not any(other.has_batches_in(stated) for other in others):
-        return False
-    below = OffsetRange(segment.base_offset, batch.base_offset)
-    return any(_find_twin(copy, segment, batch, other, below) is not None for other in others)
 
 
 def join_batches(batches: Iterable[BatchHeader]) -> list[OffsetRange]:

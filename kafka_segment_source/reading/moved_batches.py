@@ -14,7 +14,6 @@ from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.partition.choice import DAMAGED
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import find_lost_strays, find_twins, is_elsewhere, is_in_place, join_batches
 from kafka_segment_source.storage.paths import parent_of
@@ -62,8 +61,6 @@ def find_lost_batches(
         # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
         passed = _find_passed(split, known, own, damaged)
         yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))
-    if split.uncut is not None:
-        yield from _find_unexplained(split.uncut, known, own, segment, others)
     if not segment.is_last:
         own.survey(segment)
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
@@ -76,19 +73,6 @@ def _is_given(own: CopyView, batch: BatchHeader, others: Sequence[CopyView]) -> 
     its history has not lost below."""
     holders = (other for other in others if other.has_at_its_place(batch))
     return not own.log.compacted and any(batch.last_offset < other.log.offsets.end for other in holders)
-
-
-def _find_unexplained(
-    uncut: OffsetRange, known: Sequence[OffsetRange], own: CopyView, segment: Segment, others: Sequence[CopyView]
-) -> Iterator[OffsetRange]:
-    """Yields the offsets that damage in one piece of a segment shows to be lost in another piece, which has no damage
-    of its own. Those that another copy has are not lost: the other piece asks for them."""
-    for extent in own.survey(segment).extents():
-        lost = extent.offsets.intersect(uncut)
-        is_known = any(offsets.start <= lost.start < offsets.end for offsets in known)
-        is_lost = extent.holding == DAMAGED and not (lost.is_empty or is_known)
-        if is_lost and not any(other.has_batches_in(lost) for other in others):
-            yield lost
 
 
 def _find_passed(

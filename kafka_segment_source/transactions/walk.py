@@ -16,7 +16,6 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, Chunk
 from kafka_segment_source.decoding.damage import Damage, Suspicion, UnloggedDamage
-from kafka_segment_source.decoding.gaps import GapInCopyError
 from kafka_segment_source.decoding.header_table import is_control
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit
 from kafka_segment_source.decoding.split_file import SplitFile
@@ -177,7 +176,6 @@ def _walk_copies(
     """Walks a split whose partition has other copies. They are searched where one has damage."""
     pending: list[Piece] = [split]
     reached, mended_at = max(after, split.start_offset), -1
-    is_filled = False  # other copies have offsets of a gap, and the walk goes on behind it
     while pending:
         piece = pending.pop(0)
         if isinstance(piece, Lost):
@@ -186,8 +184,7 @@ def _walk_copies(
             continue
         try:
             for stretch in walk_file(piece, policy.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
-                is_own = is_filled or piece.path == split.path
-                yield stretch if is_own else stretch._replace(void=first_void(stretch, reached))
+                yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
                 if stretch.headers.shape[1]:
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
         except FileChangedError:
@@ -195,7 +192,7 @@ def _walk_copies(
         except (DataError, DataLossError, *UNUSABLE) as error:
             if mended_at == reached:
                 raise
-            mended_at, before, is_filled = reached, NO_HEADERS, isinstance(error, GapInCopyError)
+            mended_at, before = reached, NO_HEADERS
             pending = mend(split, OffsetRange(reached, split.span.end), source, policy, error, piece)
 
 

@@ -226,6 +226,29 @@ def test_a_copy_that_is_marked_as_compacted_asks_nobody(view: str | None, turn: 
 
 
 @TURNS
+def test_a_gap_that_another_copy_fills_in_part_hides_no_marker(turn: int, tmp_path: Path) -> None:
+    """The copy with the rows of a transaction has its marker behind the gap, whatever the other one lacks in the
+    gap."""
+    begin = writer.record_batch(
+        [Rec(at, 1000, b"k", b"v") for at in range(4)],
+        base_offset=10,
+        producer_id=1,
+        producer_epoch=0,
+        transactional=True,
+    )
+    end = writer.control_batch("commit", offset=20, timestamp=1000, producer_id=1, producer_epoch=0)
+    paths = []
+    for at, within in enumerate((encode_batches("[19 e0]"), encode_batches("[16 e0] [19 e0]"))):
+        folder = tmp_path / f"r{at}" / "t-0"
+        folder.mkdir(parents=True)
+        data = begin + within + end if at == 0 else within + end
+        (folder / writer.segment_name(10 if at == 0 else 16)).write_bytes(data)
+        paths.append(str(folder.parent))
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
+    assert table["offset"].to_pylist() == [10, 11, 12, 13, 16, 19]
+
+
+@TURNS
 def test_the_marker_of_a_transaction_in_a_gap(turn: int, tmp_path: Path) -> None:
     """The other copy has it. A later marker of the producer decides another transaction."""
 
