@@ -80,9 +80,9 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
     """Returns the offsets of batches that are wrong, or that contradict those of another copy.
 
     If two copies have one batch at two offsets, fewer copies have the wrong one, or it has more gaps beside it. Of two
-    batches that one history cannot have, that one is wrong which alone lies behind a gap, and in no other copy at its
-    place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets, and neither is
-    read.
+    batches of one leader epoch that one history cannot have, that one is wrong which alone lies behind a gap, and in no
+    other copy at its place. Else nothing says which one is: one of the copies is stale there, or states wrong offsets,
+    and neither is read.
 
     read: surveys, each with its copy.
     """
@@ -101,6 +101,8 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
             if not moved.isdisjoint(batch.place for batch in pair):
                 continue
             are_borne_out = [_is_borne_out(batch, surveys) for batch in pair]
+            if pair[0].header.leader_epoch != pair[1].header.leader_epoch:
+                are_borne_out = [True, True]  # a stale batch follows the one before it too
             for batch, beside in _choose_worse(pair, are_borne_out):
                 expected = f"{beside.describe()}, as in {beside.surveyed.segment.path}"
                 what = "batch that contradicts a batch of another copy at its offsets"

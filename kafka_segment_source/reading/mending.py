@@ -85,11 +85,7 @@ def mend(
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
     log_warnings(surveyed.describe_thinned(report))
-    pieces += [
-        Lost(offsets, why)
-        for offsets, why in surveyed.wrong.get(split.path, ())
-        if (read := offsets.intersect(split.uncut or split.bounds.offsets)) != read.intersect(wanted)
-    ]
+    pieces += surveyed.find_wrong_outside(split.path, split.uncut or split.bounds.offsets)
     for offsets, held in surveyed.held_by(report):
         if isinstance(held, Lost):
             is_wanted = not offsets.intersect(wanted).is_empty
@@ -158,6 +154,14 @@ class Surveyed:
         if position < self.end < kafka_format.MAX_OFFSET and not may_have_gaps:
             gap = OffsetRange(position, self.end)
             yield gap, report.missing(gap)
+
+    def find_wrong_outside(self, path: str, read: OffsetRange) -> list[Lost]:
+        """Returns the losses of a file's wrong batches of which a read of it has passed some offsets already."""
+        return [
+            Lost(offsets, why)
+            for offsets, why in self.wrong.get(path, ())
+            if (inside := offsets.intersect(read)) != inside.intersect(self._wanted)
+        ]
 
     def is_known_gap(self, lost: Lost) -> bool:
         """Whether no copy has some offsets before the last batch of the preferred file: compaction took them. But it

@@ -167,31 +167,18 @@ def make_case(number: int) -> Misplaced:
             copy.epochs = epochs_text(copy)
         copies.append(copy)
     others = [copy for at, copy in enumerate(copies) if at != hurt]
-    other_ways = {
-        3: exchange,
-        5: write_over,
-        6: refill,
-        7: raise_and_lose,
-        8: exchange,
-        9: write_over,
-        10: raise_and_lose,
-    }
     ends_stale = number % 19 == 6 or number % 23 in (8, 9, 10)
     may_end_stale = ends_stale and not indexed  # an index may lead past the batch that contradicts the stale end
     has_stale_end = may_end_stale and leave_stale(random, random.choice(others), history)
     sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
     rows = {row[0]: row for batch in history for row in batch.rows}
     names = {file.base for file in copies[hurt].files}
-    way = exchange if number % 17 == 3 else other_ways.get(number % 23)
+    way = exchange if number % 17 == 3 else OTHER_WAYS.get(number % 23)
     done = way(random, copies[hurt]) if way is not None else ""
     done = done or misplace(random, copies[hurt], history, set(sound))
     what, *_, place = done.split()
-    copies[hurt].marked = number % 13 == 6 and what not in (
-        "rename",
-        "empty",
-        "shift",
-        "raise",
-    )  # compaction explains these
+    explained = ("rename", "empty", "shift", "raise")  # by compaction
+    copies[hurt].marked = number % 13 == 6 and what not in explained
     window = (2**31, -1)
     if what == "carry":
         window = (int(place) + 1, 2**31)
@@ -343,6 +330,18 @@ def raise_and_lose(random: Random, copy: Copy) -> str:
     _rewrite(file, [*before, replace(last, batch=replace(last.batch, data=data))])
     del copy.files[one + 1]
     return f"raise {last.batch.base} to {raised} of {file.base}"
+
+
+OTHER_WAYS = {
+    3: exchange,
+    5: write_over,
+    6: refill,
+    7: raise_and_lose,
+    8: exchange,
+    9: write_over,
+    10: raise_and_lose,
+}
+"""By the number of a case modulo 23."""
 
 
 def _rewrite(file: File, order: list[Held]) -> None:
