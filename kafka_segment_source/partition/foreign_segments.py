@@ -1,10 +1,16 @@
-"""Refuses copies of which one has a file of another partition: a segment that contradicts the one of the same name.
+"""Refuses copies of which one has a file of another partition, or of a leader that was replaced.
 
 Copies are compared from their ends down to a batch that both have, as nothing below it can differ (`histories.py`).
-That is so as long as each file is of this partition. A file that was restored into the wrong directory is not. Names
-and sizes show where to look: of two segments of one name that differ in size, the first batches are compared. They are
-compared only if both begin where their name says, so that no wrong offset decides. Their leader epochs decide nothing
-here: both copies are cut to the offsets where their histories are valid, and one history has one record at an offset.
+That is so as long as each file is of this history. A file that was restored into the wrong directory is not. Nor is one
+of a stale copy that got later files of another copy. So two kinds of batches are compared, as far as they begin at one
+offset in both copies, and a name or the batch before them bears that out:
+
+- the first batch of a segment, and the one of the other copy. In a store, where each costs a request, only segments of
+  one name and of two sizes are compared;
+- the batches where a `leader-epoch-checkpoint` says that an epoch began. A stale copy has others from there on.
+
+Their leader epochs decide nothing here: both copies are cut to the offsets where their histories are valid, and one
+history has one record at an offset.
 """
 
 from __future__ import annotations
@@ -14,27 +20,53 @@ from itertools import combinations
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import PathError
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import have_other_records
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import explain_conflict
+from kafka_segment_source.partition.histories import explain_conflict, find_believed_lines
+from kafka_segment_source.storage.paths import is_remote
 
 
 def refuse_foreign_segments(copies: Sequence[CopyView], near: OffsetRange) -> None:
-    """Raises PathError if two segments of one name, around some offsets, begin with batches that contradict each
-    other.
+    """Raises PathError if two copies have batches, around some offsets, that contradict each other.
 
     copies: of one partition, each cut to the offsets where its history is valid. near: the offsets that are needed.
     """
     for one, other in combinations(copies, 2):
         common = one.log.offsets.intersect(other.log.offsets)
-        named = {segment.base_offset: segment for segment in other.log.segments if segment.size}
-        for segment in one.segments_around(near):
-            base = segment.base_offset
-            twin = named.get(base)
-            if twin is None or segment.size in (0, twin.size) or not common.start <= base < common.end:
+        for offset in sorted(_find_starts(one, other, near) | _find_epoch_starts(one, other, near)):
+            if not common.start <= offset < common.end:
                 continue
-            batch, counterpart = one.first_batch_of(segment), other.first_batch_of(twin)
-            if batch is None or counterpart is None or not base == batch.base_offset == counterpart.base_offset:
+            batch, twin = _find_batch(one, offset), _find_batch(other, offset)
+            if batch is None or twin is None or not offset == batch.base_offset == twin.base_offset:
                 continue
-            if have_other_records(one, batch, other, counterpart):
-                raise PathError(explain_conflict(one, other, base))
+            if have_other_records(one, batch, other, twin):
+                raise PathError(explain_conflict(one, other, offset))
+
+
+def _find_starts(one: CopyView, other: CopyView, near: OffsetRange) -> set[int]:
+    """Returns the names of the segments to compare."""
+    sizes, others = (
+        {segment.base_offset: segment.size for segment in copy.segments_around(near) if segment.size}
+        for copy in (one, other)
+    )
+    if is_remote(one.log.directory) or is_remote(other.log.directory):
+        return {base for base in sizes.keys() & others.keys() if sizes[base] != others[base]}
+    return sizes.keys() | others.keys()
+
+
+def _find_epoch_starts(one: CopyView, other: CopyView, near: OffsetRange) -> set[int]:
+    """Returns where the checkpoint of either copy says that an epoch began, inside both."""
+    shared = near.intersect(OffsetRange(max(one.start, other.start), min(one.end, other.end)))
+    starts = {start for copy in (one, other) for _, start in find_believed_lines(copy)}
+    return {start for start in starts if shared.start <= start < shared.end}
+
+
+def _find_batch(copy: CopyView, offset: int) -> BatchHeader | None:
+    """Returns the batch of a copy at an offset, if this is the name of its file, or if the batch before it ends there.
+    Otherwise None."""
+    segment = copy.segment_of(offset)
+    if segment is not None and segment.size and segment.base_offset == offset:
+        return copy.first_batch_of(segment)
+    before = copy.batch_at(offset - 1)
+    return copy.batch_at(offset) if before is not None and before.last_offset == offset - 1 else None

@@ -143,7 +143,7 @@ def _find_stated_start(loser: CopyView, winner: CopyView, divergence: _Divergenc
 def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:
     """Returns the offset up to which both are of one history, where damage or a lost segment hides their common
     batches. 0 if nothing more proves it."""
-    lines = {*_find_believed_lines(winner)} & {*_find_believed_lines(loser)}
+    lines = {*find_believed_lines(winner)} & {*find_believed_lines(loser)}
     shared = min(max((start for _, start in lines), default=0), divergence.first)
     for batch in walk_backward(loser, divergence.first):
         if batch.last_offset < max(shared, divergence.agreed):
@@ -204,7 +204,7 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
     last = _find_last(bare)
     if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
         return None
-    lines = _find_believed_lines(stating)
+    lines = find_believed_lines(stating)
     line = next(((epoch, start) for epoch, start in lines if epoch > last.leader_epoch), None)
     if line is None or line[1] > last.base_offset or (its_end < stating.end and line[1] >= its_end):
         return None
@@ -213,7 +213,7 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
     return line[1], (last.leader_epoch, line[0])
 
 
-def _find_believed_lines(copy: CopyView) -> Epochs:
+def find_believed_lines(copy: CopyView) -> Epochs:
     """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
     has. If a gap lies before that batch, nothing proves its offset, and the batch before the gap answers."""
     gap = copy.unproven_gap
@@ -241,7 +241,7 @@ def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
 def _find_latest_epoch(copy: CopyView) -> int:
     """Returns the latest leader epoch that a copy names, or UNKNOWN."""
     last = next(walk_backward(copy, MAX_OFFSET), None)
-    lines = _find_believed_lines(copy)
+    lines = find_believed_lines(copy)
     return max(UNKNOWN if last is None else last.leader_epoch, lines[-1][0] if lines else UNKNOWN)
 
 

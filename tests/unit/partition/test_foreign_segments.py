@@ -1,4 +1,4 @@
-"""A file that was restored into the directory of another partition."""
+"""A file that was restored into the directory of another partition, or of a copy that is no longer stale."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError
 from tests.support import writer
+from tests.support.layouts import write_copies
 from tests.support.writer import Rec
 
 SEGMENTS = {0: {0: [(0, 2), (3, 4)], 5: [(5, 9)]}, 1: {0: [(0, 1), (2, 3), (4, 4)], 5: [(5, 9)]}}
@@ -48,3 +49,43 @@ def test_two_swapped_files(turn: int, tmp_path: Path) -> None:
         with pytest.raises(PathError, match=f"hold different batches at offset 0 of partition t-{partition}, "):
             read(brokers, partition)
         assert read([tmp_path / "B"], partition) == [b"%d-%d" % (partition, offset) for offset in range(10)]
+
+
+# --- a stale copy that got the later files of another one ------------------------------------------------------------
+
+SOUND = {10: "[10-13 e0] [14-15 e2] [16-18 e2]", 19: "[19-21 e2]"}
+APART = {10: "[10-13 e0]", 14: "[14-15 e2] [16-18 e2]", 19: "[19-21 e2]"}
+STALE = {10: "[10-13 e0] [14-15 e1] [16-18 e1]", 19: "[19-21 e2]"}
+STALE_APART = {10: "[10-13 e0]", 14: "[14-15 e1] [16-18 e1]", 19: "[19-21 e2]"}
+OTHER_ENDS = {10: "[10-13 e0] [14 e0] [15-17 e1]", 19: "[19-21 e2]"}
+NOTED = "0 10, 2 14"
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(
+    ("sound", "stale", "epochs"),
+    [
+        (APART, STALE_APART, ["", ""]),
+        (APART, STALE, ["", ""]),
+        (SOUND, STALE_APART, ["", ""]),
+        (SOUND, STALE, [NOTED, "0 10, 1 14"]),
+        (SOUND, STALE, [NOTED, NOTED]),
+        (SOUND, STALE, ["", NOTED]),
+        (SOUND, OTHER_ENDS, [NOTED, "0 10, 1 15"]),
+    ],
+)
+def test_batches_of_a_replaced_leader_before_a_later_file(
+    sound: dict[int, str], stale: dict[int, str], epochs: list[str], turn: int, tmp_path: Path
+) -> None:
+    paths = write_copies(tmp_path, sound, stale, epochs=epochs)[::turn]
+    with pytest.raises(PathError, match="hold different batches at offset 14 of partition t-0"):
+        kafkaseg.scan(paths, ["offset"]).read_all()
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("epochs", [["", ""], [NOTED, NOTED], [NOTED, "0 10, 1 12, 2 14"]])
+def test_files_that_differ_in_their_names_alone(epochs: list[str], turn: int, tmp_path: Path) -> None:
+    paths = write_copies(tmp_path, SOUND, APART, epochs=epochs)[::turn]
+    assert kafkaseg.scan(paths, ["offset"]).read_all()["offset"].to_pylist() == list(range(10, 22))
+    assert kafkaseg.verify(paths).is_ok
