@@ -103,8 +103,13 @@ def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -
     if hole is not None:
         return hole.start
     at = bisect_left(log.segments, start, key=lambda segment: segment.base_offset)
-    if not 0 < at < len(log.segments) or log.segments[at].base_offset != start or not log.gap_is_loss(at - 1):
+    if at == len(log.segments) or log.segments[at].base_offset != start:
         return start
+    below = log.segments[at - 1].base_offset if at else -1
+    gone = [evidence.offsets.start for evidence in log.evidence if evidence.is_hard]
+    gone = [offset for offset in gone if below <= offset < start]
+    if gone or not at or not log.gap_is_loss(at - 1):
+        return min(gone, default=start)
     with SegmentView(log.segments[at - 1], policy.trust) as view:
         end = max(view.end_offset(), log_start_offset(log))
     if end >= start or not log.copies:

@@ -173,6 +173,20 @@ def test_a_file_of_no_bytes_at_a_seam(tmp_path: Path) -> None:
     assert offsets([longer, shorter], failOnDataLoss=False) == [*range(12), *range(20, 30)]
 
 
+@pytest.mark.parametrize("base", [0, 10])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_file_of_no_bytes_right_before_a_starting_timestamp(base: int, is_compacted: bool, folder: Path) -> None:
+    """Nobody knows whether one of its rows is the first with that time."""
+    if is_compacted:
+        checkpoint(folder.parent, "cleaner-offset-checkpoint", "orders 0 20")
+    file(folder, base).write_bytes(b"")
+    with pytest.raises(DataLossError, match=f"(no file holds the )?offsets {base} to {base + 9}"):
+        offsets(folder, startingTimestamp=10 * base + 50)
+    found = offsets(folder, startingTimestamp=10 * base + 50, failOnDataLoss=False)
+    assert found == list(range(base + 10, 40))
+    assert offsets(folder, startingTimestamp=10 * base + 110) == list(range(base + 11, 40))
+
+
 def test_a_last_file_of_no_bytes_beside_an_index_with_entries(folder: Path) -> None:
     """A copy of a running broker may have it, and a disk that lost its power: a warning, as of a checkpoint."""
     file(folder, 30).write_bytes(b"")
