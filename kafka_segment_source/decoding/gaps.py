@@ -17,7 +17,6 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import BatchReader
 from kafka_segment_source.decoding.damage import NotedDamage
-from kafka_segment_source.decoding.header_table import is_v2
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers, batch_rules
@@ -34,13 +33,15 @@ class GapInCopyError(DataLossError):
     """One of several copies has a gap between two of its batches, and the other copies were not asked yet. A read asks
     them, so it is never raised to a user.
 
-    gap: the offsets between the two batches, some of them wanted. path: of the file.
+    gap: the offsets between the two batches, some of them wanted. path: of the file. is_of_message_set: whether a
+    message of magic 0 or 1 follows.
     """
 
-    def __init__(self, gap: OffsetRange, path: str) -> None:
+    def __init__(self, gap: OffsetRange, path: str, *, is_of_message_set: bool = False) -> None:
         super().__init__(f"{path!r} has no batch of the offsets {gap.start} to {gap.end - 1}")
         self.gap = gap
         self.path = path
+        self.is_of_message_set = is_of_message_set
 
 
 class GapWatch:
@@ -77,14 +78,14 @@ class GapWatch:
     def find_first(self, headers: HeaderTable) -> tuple[int, OffsetRange] | None:
         """Finds the first of the next batches that lies directly behind the one before it, and not with its offset, if
         the batch or the gap has wanted offsets. It returns the number of this batch and the gap, or None. headers: as
-        `see` takes them.
+        `see` takes them, with the first offset of each wrapper of magic 0 or 1, or -1 where it is not known.
         """
         base, last, start, size = headers[_PLACES]
         expected = np.append(base[0] if self.next_offset is None else self.next_offset, last[:-1] + 1)
         follows = start == np.append(self.position, (start + size)[:-1])
         wanted = self._split.bounds.offsets
         is_wanted = (last >= wanted.start) & (expected < wanted.end)
-        is_gap = follows & is_v2(headers) & (base > expected) & is_wanted
+        is_gap = follows & (base > expected) & is_wanted
         if not is_gap.any():
             return None
         at = int(np.argmax(is_gap))

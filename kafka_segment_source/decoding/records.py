@@ -104,6 +104,16 @@ class Decoder:
             if sound is not None:
                 yield sound
 
+    def find_first_offsets(self, chunk: Chunk) -> dict[int, int]:
+        """Decodes the wanted batches of a chunk, and drops damage. Returns the first offset of each sound wrapper
+        of magic 0 or 1, by position: its header states only the last one."""
+        firsts: dict[int, int] = {}
+        for group in self.groups(chunk):
+            if group.is_message_set:
+                places = group.headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET]]
+                firsts.update(places.T.tolist())
+        return firsts
+
     def _select_batches(self, headers: HeaderTable) -> HeaderTable:
         """Returns the headers of the batches that may hold a wanted row."""
         chosen = np.empty(headers.shape[1], np.int64)

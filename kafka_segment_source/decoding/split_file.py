@@ -26,15 +26,17 @@ from dataclasses import replace
 from types import TracebackType
 
 from kafka_segment_source import kafka_format
-from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, TakeBuffer
-from kafka_segment_source.decoding.damage import Damage
+from kafka_segment_source.decoding.damage import Damage, NotedDamage
 from kafka_segment_source.decoding.gaps import GapInCopyError, GapWatch
+from kafka_segment_source.decoding.header_table import is_wrapper
 from kafka_segment_source.decoding.header_walk import read_headers_first
 from kafka_segment_source.decoding.records import Decoder, RecordColumns
 from kafka_segment_source.decoding.scratch import Scratch
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError, FileChangedError
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile, file_version
@@ -153,7 +155,7 @@ class SplitFile:
         """
         walks = self._headers_only
         for chunk in read_headers_first(self._reader, self._file, self.split) if walks else self._reader.chunks():
-            gap = self._gaps.find_first(chunk.headers) if self.split.asks_in_gaps else None
+            gap = self._find_gap(chunk) if self.split.asks_in_gaps else None
             if gap is None:
                 self._gaps.see(chunk.headers)
                 yield chunk
@@ -163,7 +165,21 @@ class SplitFile:
                 before = replace(chunk, headers=chunk.headers[:, :count])
                 self._gaps.see(before.headers)
                 yield before
-            raise GapInCopyError(missing, self.split.path)
+            is_v2 = chunk.headers[batch_headers.MAGIC, count] == kafka_format.MAGIC_V2
+            raise GapInCopyError(missing, self.split.path, is_of_message_set=not is_v2)
+
+    def _find_gap(self, chunk: Chunk) -> tuple[int, OffsetRange] | None:
+        """Returns what `GapWatch.find_first` does."""
+        hides_first = is_wrapper(chunk.headers)
+        if not hides_first.any():
+            return self._gaps.find_first(chunk.headers)
+        headers = chunk.headers.copy()
+        everything = self.split._replace(bounds=ScanBounds())
+        decoder = Decoder(everything, self.trust, NotedDamage(drop=True), include_control=True)
+        firsts = {} if self._headers_only else decoder.find_first_offsets(chunk)
+        positions = headers[batch_headers.POSITION, hides_first].tolist()
+        headers[batch_headers.BASE_OFFSET, hides_first] = [firsts.get(position, -1) for position in positions]
+        return self._gaps.find_first(headers)
 
     def finish(self) -> None:
         """Checks the end of the file. Call it after the last chunk.

@@ -18,7 +18,6 @@ from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import Chunk
 from kafka_segment_source.decoding.damage import Damage, NotedDamage
 from kafka_segment_source.decoding.header_table import is_v2, is_wrapper
-from kafka_segment_source.decoding.records import Decoder
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
@@ -223,17 +222,19 @@ def survey(
         split = anchored(split_of(log, segment, ScanBounds(offsets), start), view.probe)
     # a batch in doubt counts as damaged here, as another copy may have it at its place
     split = split._replace(gap_is_loss=not log.compacted, copies=(log.directory,))
-    damage = NotedDamage(drop=True)
+    damage, firsts = NotedDamage(drop=True), dict[int, int]()
     with SplitFile(split, policy.trust, damage) as source:
         decoder = source.decoder(policy.reads_control, microseconds)
         for chunk in source.chunks():
             collector.skip(damage)
-            unreadable = _find_unreadable(decoder, chunk, damage) if decodes else {}
+            if decodes:
+                firsts |= decoder.find_first_offsets(chunk)
+            unreadable = {error.position: error for error in damage.skipped}
             collector.take(chunk, unreadable)
             damage.skipped.clear()
         collector.skip(damage)
         made = collector.survey(log, _rate_rest(source))
-    return _find_first_offsets(made, policy.trust) if decodes else made
+    return _note_first_offsets(made, firsts) if decodes else made
 
 
 def _find_emptied(segment: Segment) -> DataError | None:
@@ -251,21 +252,15 @@ def _find_emptied(segment: Segment) -> DataError | None:
     return None
 
 
-def _find_first_offsets(surveyed: Survey, trust: Trust) -> Survey:
-    """Returns the survey with the first offset of each wrapper of magic 0 or 1.
-
-    It is the offset after the batch before it. If damage lies between them, the wrapper is decompressed to find it.
-    """
+def _note_first_offsets(surveyed: Survey, firsts: dict[int, int]) -> Survey:
+    """Returns the survey with the first offset of each wrapper of magic 0 or 1. firsts: by position."""
     batches = surveyed.batches
     hides_first = is_wrapper(batches)
-    start = max(surveyed.offsets.start, surveyed.segment.base_offset)
-    before = np.concatenate(([start], batches[batch_headers.LAST_OFFSET] + 1))[:-1]
-    firsts = np.where(hides_first, before, batches[batch_headers.BASE_OFFSET])
+    before = np.concatenate(([surveyed.segment.base_offset], batches[batch_headers.LAST_OFFSET] + 1))[:-1]
+    known = batches[batch_headers.BASE_OFFSET].copy()
     for at in np.flatnonzero(hides_first).tolist():
-        if surveyed.faults[at] is not None:
-            rows = rows_of(surveyed.log, surveyed.segment, surveyed.header(at), trust)
-            firsts[at] = max(min(rows, default=int(batches[batch_headers.LAST_OFFSET, at])), before[at])
-    return replace(surveyed, firsts=firsts)
+        known[at] = max(firsts.get(int(batches[batch_headers.POSITION, at]), before[at]), before[at])
+    return replace(surveyed, firsts=known)
 
 
 Rows = dict[int, tuple[int, bytes | None, bytes | None]]
@@ -303,13 +298,6 @@ def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, trust: Tru
 def _slice_bytes(data: memoryview, places: npt.NDArray[np.int32], lengths: npt.NDArray[np.int32]) -> list[bytes | None]:
     pairs = zip(places.tolist(), lengths.tolist(), strict=True)
     return [None if length < 0 else bytes(data[at : at + length]) for at, length in pairs]
-
-
-def _find_unreadable(decoder: Decoder, chunk: Chunk, damage: Damage) -> dict[int, DataError]:
-    """Returns the batches of a chunk that cannot be decoded, by position."""
-    for _ in decoder.decode(chunk):
-        pass
-    return {error.position: error for error in damage.skipped}
 
 
 def _rate_rest(source: SplitFile) -> int | None:

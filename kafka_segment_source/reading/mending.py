@@ -80,7 +80,8 @@ def mend(
         wanted = OffsetRange(wanted.start, _find_end_by_names(split, copies))
     gap = error if isinstance(error, GapInCopyError) else None
     around = wanted if gap is None else _with_batches_beside(wanted, gap.gap)
-    surveyed = survey_copies(copies, around, policy, failed, decodes=gap is None, microseconds=microseconds)
+    decodes = gap is None or gap.is_of_message_set  # only so is the first offset of a wrapper known
+    surveyed = survey_copies(copies, around, policy, failed, decodes=decodes, microseconds=microseconds)
     surveyed.preferred = "" if gap is None else gap.path  # the others have what it lacks
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
