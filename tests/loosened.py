@@ -2480,6 +2480,15 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "decoding/belief.py",
+        "tests/unit/decoding/test_hostile.py",
+        (
+            "wrappers: one behind damage may begin below the last offset that the damage states",
+            "if is_wrapper(headers[:, :1])[0]:",
+            "if False:",
+        ),
+    ),
+    *_of(
         "decoding/split_file.py",
         "tests/unit/partition/test_old_formats_of_copies.py",
         (

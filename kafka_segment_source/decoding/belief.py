@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kafka_segment_source import kafka_format
 from kafka_segment_source.decoding.batch_search import BatchSearch
 from kafka_segment_source.decoding.faults import Faults
-from kafka_segment_source.decoding.header_table import end_of
+from kafka_segment_source.decoding.header_table import end_of, is_wrapper
 from kafka_segment_source.decoding.offset_order import (
     Disorder,
     find_disorder,
@@ -160,7 +160,10 @@ class Belief:
         """Whether the first batch begins where the damage right before it states its end.
 
         That damage must state too that it begins where the batch before it ends. Two numbers that fit are no accident.
+        A wrapper of magic 0 or 1 states only its last offset.
         """
+        if is_wrapper(headers[:, :1])[0]:
+            return False
         position, base = headers[[batch_headers.POSITION, batch_headers.BASE_OFFSET], 0].tolist()
         skipped, expected = self.skipped, self._search.last_offset + 1
         return skipped.end == position and (skipped.first, skipped.last + 1) == (expected, base)

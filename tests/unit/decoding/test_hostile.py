@@ -97,6 +97,14 @@ def test_a_wrapper_that_fell_back_over_the_one_before(folder: Path) -> None:
     assert offsets(folder, mode="DROPMALFORMED") == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
 
 
+def test_a_wrapper_behind_damage_that_states_its_offsets(folder: Path) -> None:
+    """The header of a wrapper states only its last offset: here it follows the last one that the damage states."""
+    damaged = batch(3)[:-3] + bytes([batch(3)[-3] ^ 4]) + batch(3)[-2:]
+    recs = [Rec(n, 1000, None, b"v") for n in range(3)]
+    write(folder, batch(0), damaged, writer.message_set_v1(recs, base_offset=4, codec="gzip"), batch(7))
+    assert offsets(folder, mode="DROPMALFORMED") == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
 def test_a_duplicate_costs_nothing_but_itself(folder: Path) -> None:
     """The second of two equal batches is out of order, not the first, and not what follows."""
     write(folder, batch(0), batch(30), batch(30), batch(60))
