@@ -5,8 +5,8 @@ That is so as long as each file is of this history. A file that was restored int
 of a stale copy that got later files of another copy. So two kinds of batches are compared, as far as they begin at one
 offset in both copies, and a name or the batch before them bears that out:
 
-- the first batch of a segment, and the one of the other copy. In a store, where each costs a request, only segments of
-  one name and of two sizes are compared;
+- the first batches of two segments of one name. In a store, where each costs a request, only segments of two sizes are
+  compared;
 - the batches where a `leader-epoch-checkpoint` says that an epoch began. A stale copy has others from there on.
 
 Their leader epochs decide nothing here: both copies are cut to the offsets where their histories are valid, and one
@@ -50,9 +50,8 @@ def _find_starts(one: CopyView, other: CopyView, near: OffsetRange) -> set[int]:
         {segment.base_offset: segment.size for segment in copy.segments_around(near) if segment.size}
         for copy in (one, other)
     )
-    if is_remote(one.log.directory) or is_remote(other.log.directory):
-        return {base for base in sizes.keys() & others.keys() if sizes[base] != others[base]}
-    return sizes.keys() | others.keys()
+    is_in_store = is_remote(one.log.directory) or is_remote(other.log.directory)
+    return {base for base in sizes.keys() & others.keys() if not is_in_store or sizes[base] != others[base]}
 
 
 def _find_epoch_starts(one: CopyView, other: CopyView, near: OffsetRange) -> set[int]:

@@ -66,8 +66,8 @@ NOTED = "0 10, 2 14"
     ("sound", "stale", "epochs"),
     [
         (APART, STALE_APART, ["", ""]),
-        (APART, STALE, ["", ""]),
-        (SOUND, STALE_APART, ["", ""]),
+        (APART, STALE, ["", NOTED]),
+        (SOUND, STALE_APART, ["", NOTED]),
         (SOUND, STALE, [NOTED, "0 10, 1 14"]),
         (SOUND, STALE, [NOTED, NOTED]),
         (SOUND, STALE, ["", NOTED]),
@@ -89,3 +89,13 @@ def test_files_that_differ_in_their_names_alone(epochs: list[str], turn: int, tm
     paths = write_copies(tmp_path, SOUND, APART, epochs=epochs)[::turn]
     assert kafkaseg.scan(paths, ["offset"]).read_all()["offset"].to_pylist() == list(range(10, 22))
     assert kafkaseg.verify(paths).is_ok
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_batch_that_states_the_offset_of_an_epoch(turn: int, tmp_path: Path) -> None:
+    """It lies behind a gap, so its offset may be wrong: it shows no other history."""
+    hurt = {10: "[10-12 e0] [13 e0 @14]", 15: "[15-17 e2]"}
+    whole = {10: "[10-12 e0] [13 e0] [14 e2]", 15: "[15-17 e2]"}
+    paths = write_copies(tmp_path, hurt, whole, epochs=[NOTED, NOTED])[::turn]
+    rows = kafkaseg.scan(paths, ["offset", "value"]).read_all().to_pylist()
+    assert [(row["offset"], row["value"][:4]) for row in rows] == [(at, b"v%d " % at) for at in range(10, 18)]
