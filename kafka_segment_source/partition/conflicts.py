@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.decoding.header_table import record_counts
 from kafka_segment_source.errors import CorruptRecordError, DataError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -125,7 +126,7 @@ def _find_twins(
     one_copy: tuple[CopyView, Survey], other_copy: tuple[CopyView, Survey], read: Sequence[tuple[CopyView, Survey]]
 ) -> Iterator[_Pair]:
     """Yields pairs of one batch that two copies have at two offsets, and neither has at both: a batch once, with the
-    first one that is the same."""
+    first one that is the same. Batches that compaction left without records may be alike at any offsets."""
     (copy, one), (beside, other) = one_copy, other_copy
     if copy is beside or not one.batches.shape[1] or not other.batches.shape[1]:
         return
@@ -137,7 +138,8 @@ def _find_twins(
     at_its_place = np.minimum(np.searchsorted(their_base, base), len(their_base) - 1)
     is_there = (their_base[at_its_place] == base) & (their_crc[at_its_place] == crc)
     own, theirs = ([surveyed for holder, surveyed in read if holder is side] for side in (copy, beside))
-    for at in np.flatnonzero((their_crc[twins] == crc) & (their_size[twins] == size) & ~is_there).tolist():
+    is_same = (their_crc[twins] == crc) & (their_size[twins] == size) & (record_counts(one.batches) > 0)
+    for at in np.flatnonzero(is_same & ~is_there).tolist():
         batch, twin = _Batch(one, at), _Batch(other, int(twins[at]))
         is_twice = any(file.has(twin.header) for file in own) or any(file.has(batch.header) for file in theirs)
         if not is_twice:

@@ -276,5 +276,6 @@ def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote_directory(one.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition {one.log.topic}-"
         f"{one.log.partition}, and their leader epochs do not say which one counts: they are of two clusters, of two"
-        " topics of one name, or one of them is damaged where no CRC shows it; give one of the paths"
+        " topics of one name, or one has files of a replaced leader below later ones, or is damaged where no CRC shows"
+        " it; give one of the paths"
     )

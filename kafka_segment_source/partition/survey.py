@@ -227,9 +227,10 @@ def survey(
         decoder = source.decoder(policy.reads_control, microseconds)
         for chunk in source.chunks():
             collector.skip(damage)
+            unreadable: dict[int, DataError] = {}
             if decodes:
                 firsts |= decoder.find_first_offsets(chunk)
-            unreadable = {error.position: error for error in damage.skipped}
+                unreadable = {error.position: error for error in damage.skipped}
             collector.take(chunk, unreadable)
             damage.skipped.clear()
         collector.skip(damage)

@@ -28,6 +28,7 @@ FAILED_ONCE = [
     41000092,  # a wrong epoch in one copy, and compaction has rewritten the same batch in another
     7638,  # a last batch with a wrong offset made the checkpoint beside it count for nothing
     16098,  # damage at the end of a copy, and a thinned copy of another history is read there
+    93003635,  # two different batches without records are alike, but for their offsets
     406,  # a last batch that states offsets beyond all copies, and rows of another one in the gap before it
     4354,  # the same, and damage in the other copy
     11794,  # the same, and a checkpoint that the batch contradicts by its wrong offset

@@ -8,9 +8,25 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError
+from tests.support import writer
 from tests.support.layouts import write_copies
+from tests.support.writer import Rec
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
+
+
+@TURNS
+def test_batches_without_records_are_alike(turn: int, tmp_path: Path) -> None:
+    """Compaction left them. Nothing but their offsets tells them apart, and they are no batch at two offsets."""
+    empty = [writer.record_batch([], base_offset=at, leader_epoch=0, last_offset_delta=1) for at in (11, 16)]
+    full = [writer.record_batch([Rec(0, 1000)], base_offset=at, leader_epoch=0) for at in (14, 15, 18)]
+    logs = {10: [empty[0], *full], 14: [full[0], empty[1], full[2]]}
+    for base, batches in logs.items():
+        folder = tmp_path / str(base) / "t-0"
+        folder.mkdir(parents=True)
+        (folder / writer.segment_name(base)).write_bytes(b"".join(batches))
+    paths = [tmp_path / str(base) for base in logs][::turn]
+    assert kafkaseg.scan(paths, ["offset"]).read_all()["offset"].to_pylist() == [14, 15, 18]
 
 
 @TURNS
