@@ -40,7 +40,8 @@ def refuse_foreign_segments(copies: Sequence[CopyView], near: OffsetRange) -> No
             batch, twin = _find_batch(one, offset), _find_batch(other, offset)
             if batch is None or twin is None or not offset == batch.base_offset == twin.base_offset:
                 continue
-            if have_other_records(one, batch, other, twin):
+            is_other = have_other_records(one, batch, other, twin)
+            if is_other and _is_borne_out(one, offset) and _is_borne_out(other, offset):
                 raise PathError(explain_conflict(one, other, offset))
 
 
@@ -62,10 +63,16 @@ def _find_epoch_starts(one: CopyView, other: CopyView, near: OffsetRange) -> set
 
 
 def _find_batch(copy: CopyView, offset: int) -> BatchHeader | None:
-    """Returns the batch of a copy at an offset, if this is the name of its file, or if the batch before it ends there.
-    Otherwise None."""
+    """Returns the batch of a copy at an offset, or a later one. None if none can be proven."""
     segment = copy.segment_of(offset)
     if segment is not None and segment.size and segment.base_offset == offset:
         return copy.first_batch_of(segment)
-    before = copy.batch_at(offset - 1)
-    return copy.batch_at(offset) if before is not None and before.last_offset == offset - 1 else None
+    return copy.batch_at(offset)
+
+
+def _is_borne_out(copy: CopyView, offset: int) -> bool:
+    """Whether the batch that begins at an offset has the name of its file, or follows the one before it. Behind a gap,
+    its offset may be wrong."""
+    segment, before = copy.segment_of(offset), copy.batch_at(offset - 1)
+    is_named = segment is not None and segment.base_offset == offset
+    return is_named or (before is not None and before.last_offset == offset - 1)
