@@ -1101,8 +1101,13 @@ LOOSENED = [
         _SEAMS,
         (
             "seams: a copy that begins with bytes and no whole batch has lost them",
-            "holes += [] if compacted else _find_torn_starts(copies, chosen[0][1].start)",
+            "holes += _find_torn_starts(copies, chosen[0][1].start)",
             "pass",
+        ),
+        (
+            "seams: a torn end before the start of the next copy is a loss, in a compacted log too",
+            "if is_torn or not compacted:",
+            "if not compacted:",
         ),
     ),
     *_of(
@@ -1593,8 +1598,8 @@ LOOSENED = [
         _WRONG_OFFSETS,
         (
             "chain: a first file without a byte is a loss, also where another copy begins later",
-            "gaps = list(_cut_holes_before(chosen[0][1].start, logs))",
-            "gaps = []",
+            "holes = [] if compacted else [*_cut_holes_before(chosen[0][1].start, logs)]",
+            "holes = []",
         ),
     ),
     *_of(

@@ -156,11 +156,13 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
             _drop_unused(segment, copy, nothing, _Chain([])) for copy in copies[1:] for segment in copy.log.segments
         ]
         return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
-    gaps = list(_cut_holes_before(chosen[0][1].start, logs))
-    gaps += [_make_hole(logs[a], one.end, logs[b], other.start) for (a, one), (b, other) in pairwise(chosen)]
-    holes = [hole for hole in gaps if not (compacted or hole.offsets.is_empty)]
+    holes = [] if compacted else [*_cut_holes_before(chosen[0][1].start, logs)]
+    for (a, before), (b, after) in pairwise(chosen):
+        is_torn = before.end == copies[a].tail.end and not copies[a].tail.is_clean  # compaction leaves no such bytes
+        if is_torn or not compacted:
+            holes += _find_hole(copies[a], before.end, copies[b], after.start)
     holes += _find_misplaced(copies, near)
-    holes += [] if compacted else _find_torn_starts(copies, chosen[0][1].start)
+    holes += _find_torn_starts(copies, chosen[0][1].start)
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -282,11 +284,16 @@ def _drop_unused(segment: Segment, copy: CopyView, within: OffsetRange, chain: _
     return DroppedSegment(segment, DropKind.NOT_ALLOWED, reason)
 
 
-def _make_hole(before: PartitionLog, end: int, after: PartitionLog, start: int) -> Hole:
-    why = f"{before.directory!r} has none of them"
+def _find_hole(before: CopyView, end: int, after: CopyView, start: int) -> Iterator[Hole]:
+    """Yields the offsets between two parts of the chain, if there are any."""
+    offsets = OffsetRange(end, start)
+    if offsets.is_empty:
+        return
+    why = f"{before.log.directory!r} has none of them"
     if before is not after:
-        why = f"{before.directory!r} ends before, {after.directory!r} begins after"
-    return Hole(OffsetRange(end, start), why)
+        ends = "ends before" if before.tail.is_clean else "ends there in bytes that are no whole batch"
+        why = f"{before.log.directory!r} {ends}, {after.log.directory!r} begins after"
+    yield Hole(offsets, why)
 
 
 def _cut_holes_before(end: int, copies: list[PartitionLog]) -> Iterator[Hole]:
