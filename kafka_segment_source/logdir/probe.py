@@ -8,6 +8,7 @@ off.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -97,6 +98,10 @@ class HeaderProbe:
         if position < 0 or position >= self._size:
             return None
         return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, self._size)
+
+    def torn(self, position: int) -> BatchHeader | None:
+        """Returns the header at `position`, also of a batch that the end of the file cuts. None as in `at`."""
+        return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, sys.maxsize)
 
     def proven(self, position: int) -> BatchHeader | None:
         """Returns the header at a position if the CRC of its batch holds; unless CRCs are off, as `at` does."""

@@ -326,7 +326,7 @@ def _find_misplaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[H
         why = f"{segment.path!r} has them, although the next file, {name}, begins there by its name"
         yield from (Hole(offsets, why) for offsets in hidden)
     for segment, replaced in find_replaced(copies, near):
-        why = f"{segment.path!r} has them beside damage, of a later leader epoch than the batches of another copy"
+        why = f"{segment.path!r} has them in or beside damage, of a later leader epoch than the batches of another copy"
         yield from (Hole(offsets, why) for offsets in replaced)
 
 

@@ -129,6 +129,15 @@ class CopyView:
             self._epochs, self.epochs_fault = read_epochs(self.log.directory, self.log.storage)
         return self._epochs
 
+    def header_behind(self) -> BatchHeader | None:
+        """Returns the header right behind the copy's last whole batch, if it states just the next offset. Its own batch
+        is damaged, or torn."""
+        if self.tail.is_clean:
+            return None
+        with self.open_view(self.log.segments[-1]) as view:
+            header = view.probe.torn(self.tail.position)
+        return header if header is not None and header.base_offset == self.tail.end else None
+
     def segment_of(self, offset: int) -> Segment | None:
         """Returns the segment that may hold an offset, by names."""
         at = bisect_right(self._bases, offset) - 1

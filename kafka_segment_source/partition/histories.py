@@ -232,9 +232,12 @@ def _find_last(copy: CopyView) -> BatchHeader | None:
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
-    """Whether the first batch of a copy at or above the offset of a line is of its epoch or of a later one."""
+    """Whether the first batch of a copy at or above the offset of a line is of its epoch or of a later one. It may be
+    damaged or torn, at the end."""
     offset, (_, epoch) = line
     header = next(walk_backward(copy, end, offset), None)
+    if offset == end == copy.tail.end:
+        header = copy.header_behind()
     return header is not None and header.base_offset >= offset and header.leader_epoch >= epoch
 
 

@@ -16,7 +16,7 @@ from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.twins import find_lost_strays, find_moved, has_earlier_epoch
+from kafka_segment_source.partition.twins import find_lost_strays, find_moved
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -220,7 +220,6 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         return True
     if is_over and copy.tail.last is None:
         return False
-    others = [other for other in others if not _has_earlier_leader(other, copy)]
     last = copy.log.segments[-1]
     if last.is_of_unknown_size:
         if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):
@@ -241,14 +240,6 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
-
-
-def _has_earlier_leader(other: CopyView, copy: CopyView) -> bool:
-    """Whether another copy has a batch of an earlier leader epoch than the one that the damage at the end of a copy
-    begins with, if its header states just the next offset."""
-    with copy.open_view(copy.log.segments[-1]) as view:
-        header = view.probe.at(copy.tail.position)
-    return header is not None and header.base_offset == copy.tail.end and has_earlier_epoch(other, header)
 
 
 def _has_other_batches_behind(copy: CopyView, others: Sequence[CopyView]) -> bool:

@@ -321,9 +321,10 @@ def _check_seams(
             latest_of[key] = latest, orphan
     for (directory, base_offset), (latest, orphan) in latest_of.items():
         slot = bisect_right(starts, latest)
-        if slot == 0 or parent_of(log.segments[slot - 1].path) == directory:
+        before = log.segments[slot - 1]
+        if slot == 0 or (parent_of(before.path) == directory and before.base_offset >= base_offset):
             continue  # what lies in one copy alone is what its own segments show
-        reached = _find_end_offset(log, slot - 1)
+        reached = max(starts[slot - 1], _find_end_offset(log, slot - 1))
         offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
         if base_offset < reached and not offsets.is_empty:  # others are those of `_check_orphans`
             if orphan.has_empty_log:

@@ -140,7 +140,7 @@ def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterat
 
 
 def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
-    """Yields segments with whole batches whose place is in doubt, and whose offsets another copy has in batches of an
+    """Yields segments with batches whose place is in doubt, and whose offsets another copy has in batches of an
     earlier leader epoch: these may be the stale tail of that copy. No other copy has the batches. Each segment has
     their offsets, joined. Segments are looked at as `find_hidden_batches` does.
     """
@@ -158,12 +158,12 @@ def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tup
 
 
 def _find_doubtful(copy: CopyView, segment: Segment) -> list[BatchHeader]:
-    """Returns the whole batches of a segment whose place may be wrong: its strays, and what follows damage. It returns
-    none if the segment was not read for its end."""
+    """Returns the batches of a segment whose place may be wrong: its strays, and what follows damage. So may that of a
+    damaged or torn batch at the end. It returns none of an earlier segment that was not read for its end."""
     strays = [stray.batch for stray in copy.all_strays_of(segment)]
     if segment.is_last:
         last = copy.tail.last if copy.tail.before is not None else None
-        return strays if last is None else [*strays, last]
+        return [*strays, *(batch for batch in (last, copy.header_behind()) if batch is not None)]
     surveyed = copy.survey_of(segment)
     if surveyed is None:
         return strays

@@ -62,7 +62,7 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
     position = split.start
     for piece in range(1, pieces):
         target = split.start + split.size * piece // pieces
-        header = _find_first_batch(view, max(target, position + 1), position)
+        header = _find_first_batch(view, split, max(target, position + 1), position)
         if header is None or header.position >= split.end:
             break
         cut = _Cut(header.base_offset, header.position, header.position)
@@ -80,7 +80,7 @@ def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[Se
 
 
 def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iterator[_Cut]:
-    walk = _ForwardWalk(view, split.start)
+    walk = _ForwardWalk(view, split)
     offset, end = split.span.start, split.span.end
     position, step = -1, most  # inside the batch at this position
     while end - offset > most:
@@ -107,13 +107,14 @@ def _compute_step(header: BatchHeader, offset: int, most: int) -> int:
 class _ForwardWalk:
     """Finds batches by ascending offsets, in one walk over a segment. So it does not prove a batch again and again.
 
-    start: a position where a batch begins. Every wanted offset lies after it.
+    split: what is cut. Every wanted offset lies after its start.
     """
 
-    def __init__(self, view: SegmentView, start: int) -> None:
+    def __init__(self, view: SegmentView, split: SegmentSplit) -> None:
         self._view = view
+        self._split = split
         self._header: BatchHeader | None = None  # the last header that was found
-        self._go_to(start)
+        self._go_to(split.start)
 
     def find(self, offset: int) -> BatchHeader | None:
         """Finds the proven batch that holds `offset`, or the first batch after it. None: the walk cannot get there.
@@ -151,12 +152,12 @@ class _ForwardWalk:
                 return None
             before, self._before = self._before, header
             self._position = header.end
-            if header.last_offset >= offset and _is_borne_out(self._view, header, before):
+            if header.last_offset >= offset and _is_borne_out(self._view, self._split, header, before):
                 return header
         return None
 
 
-def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader | None:
+def _find_first_batch(view: SegmentView, split: SegmentSplit, target: int, known: int) -> BatchHeader | None:
     """Finds the first proven batch at a position ≥ target whose neighbours bear it out.
 
     known: a position where a batch begins.
@@ -177,7 +178,7 @@ def _find_first_batch(view: SegmentView, target: int, known: int) -> BatchHeader
     for header in view.probe.walk(start):
         if header is None:
             return None
-        if header.position >= target and _is_borne_out(view, header, last):
+        if header.position >= target and _is_borne_out(view, split, header, last):
             return header
         last = header
     return None
@@ -188,11 +189,16 @@ def _fits(view: SegmentView, header: BatchHeader) -> bool:
     return header.last_offset < limit_of(view.segment.base_offset, view.segment.next_base_offset)
 
 
-def _is_borne_out(view: SegmentView, header: BatchHeader, before: BatchHeader | None) -> bool:
+def _is_borne_out(view: SegmentView, split: SegmentSplit, header: BatchHeader, before: BatchHeader | None) -> bool:
+    """Whether the batches around a batch agree with its offsets.
+
+    Where other copies are asked for what is in a gap, a gap before a last batch may be no work of compaction.
+    """
+    is_last = view.probe.may_be_last(header) and not split.asks_in_gaps
     reached = None if before is None else before.last_offset
     if header.position == 0:
         reached = view.segment.base_offset - 1
-    return _fits(view, header) and bears_out(header, reached, view.probe.at(header.end), view.probe.may_be_last(header))
+    return _fits(view, header) and bears_out(header, reached, view.probe.at(header.end), is_last)
 
 
 def _cut_split(split: SegmentSplit, cuts: list[_Cut]) -> list[SegmentSplit]:

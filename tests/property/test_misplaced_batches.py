@@ -45,6 +45,7 @@ from tests.support.waiting import without_pauses
 CASES = count_cases(120, 800)
 PARTS = 4
 FAILED_ONCE = [
+    803351,  # a piece began at a last batch behind a gap, which stated a later offset
     1252,  # a copy holds nothing where its batch lies in another file (with that rule loosened)
     12008380,  # a batch with a wrong offset behind what the plan reads of its file, in a compacted topic: a limit
     52020429,  # a batch in a file of another, and the end of another copy is stale

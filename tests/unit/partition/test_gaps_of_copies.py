@@ -283,3 +283,14 @@ def test_the_marker_of_a_transaction_in_a_gap(turn: int, tmp_path: Path) -> None
     for options in CUTS:
         table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed", **options).read_all()
         assert table["offset"].to_pylist() == [10, 11, 12, 13]
+
+
+@TURNS
+@pytest.mark.parametrize(
+    "options", [{}, {"maxRecordsPerPartition": 1}, {"maxRecordsPerPartition": 2}, {"minPartitions": 8}]
+)
+def test_no_piece_begins_at_a_last_batch_behind_a_gap(options: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """The batch states 11, and is that of offset 10: its piece would not see the gap before it."""
+    hurt = {0: "[0-1 e0] [2 e0] [3-5 e0] [6-7 e0] [8 e0] [9 e0] [10 e0 @11]", 15: "[15-16 e0] [17-19 e0]"}
+    sound = {6: "[6-7 e0] [8 e0] [9 e0] [10 e0] [11-14 e0] [15-16 e0] [17-19 e0]"}
+    assert read(write_copies(tmp_path, hurt, sound)[::turn], **options) == rows(*range(20))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from tests.support import writer
 from tests.support.writer import Rec
 
@@ -86,6 +86,22 @@ def test_two_that_changed_places_where_no_other_copy_has_them(make: Make, turn: 
     ][::turn]
     with pytest.raises(CorruptRecordError, match="out of order"):
         read(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+@ENTRIES
+def test_a_file_that_is_gone_from_the_longer_copy(make: Make, turn: int, tmp_path: Path) -> None:
+    """Its index file is left. The other copy ends inside it."""
+    files = {0: [make(0), make(2)], 4: [make(at) for at in range(4, 12, 2)], 12: [make(12)]}
+    longer = write(tmp_path / "longer", files)
+    missing = Path(longer, "t-0", writer.segment_name(4))
+    missing.with_suffix(".index").write_bytes(writer.offset_index([(11, missing.stat().st_size * 3 // 4)], 4))
+    missing.unlink()
+    paths = [longer, write(tmp_path / "shorter", {0: files[0], 4: files[4][:2]})][::turn]
+    with pytest.raises(DataLossError, match=r"4\.index' is there without the \.log .* the offsets 8 to 11"):
+        read(paths)
+    assert read(paths, failOnDataLoss=False) == [*range(8), 12, 13]
     assert not kafkaseg.verify(paths).is_ok
 
 

@@ -119,9 +119,27 @@ def test_damage_at_the_end_that_states_a_later_leader(
 ) -> None:
     """The other copy has a batch of an earlier leader there: it may be stale, and does not hold what is damaged."""
     paths = write_copies(tmp_path, hurt, {10: "[10-18 e2] [19-21 e2]"}, epochs=epochs)[::turn]
-    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 22 on whole"):
-        offsets(paths)
+    said = "offsets 19 on whole|files end at 19" if epochs else r"damage, of a later leader .* offsets 19 to 2\d"
+    for bounds in ({}, {"endingOffsets": {"t": {"0": 21}}}):
+        with pytest.raises((CorruptRecordError, DataLossError), match=said):
+            offsets(paths, **bounds)
     assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("hurt", [{10: "[10-18 e2]", 19: ""}, {10: "[10-18 e2]"}])
+def test_a_torn_end_that_states_a_later_leader(hurt: dict[int, str], turn: int, tmp_path: Path) -> None:
+    """The log ends there if the checkpoint says the same. Without one, nothing says whether the other copy is stale."""
+    paths = write_copies(tmp_path, hurt, {10: "[10-18 e2] [19-21 e2]"}, epochs=("2 0, 3 19", "2 0"))
+    file = Path(paths[0], "t-0", writer.segment_name(max(hurt)))
+    file.write_bytes(file.read_bytes() + encode_batches("[19-20 e3]")[:-4])
+    assert offsets(paths[::turn]) == list(range(10, 19))
+    (file.parent / "leader-epoch-checkpoint").unlink()
+    for bounds in ({}, {"endingOffsets": {"t": {"0": 21}}}):
+        with pytest.raises(DataLossError, match=r"damage, of a later leader .* offsets 19 to 20"):
+            offsets(paths[::turn], **bounds)
+    assert offsets(paths[::turn], endingOffsets={"t": {"0": 19}}) == list(range(10, 19))
+    assert not kafkaseg.verify(paths[::turn]).is_ok
 
 
 @TURNS
