@@ -5,12 +5,12 @@ Planning and reading find losses. They report them here.
 
 from __future__ import annotations
 
-from kafka_segment_source.errors import DataLossError
+from kafka_segment_source.errors import DataLossError, PathError
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.trust import Policy
 
 
-def allow_loss(error: DataLossError, policy: Policy) -> None:
+def allow_loss(error: DataLossError | PathError, policy: Policy) -> None:
     """Raises `error`, unless failOnDataLoss=false allows the loss. Then the caller must warn."""
     if policy.fail_on_data_loss:
         raise error

@@ -42,6 +42,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
@@ -154,15 +155,28 @@ def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence)
 
 
 def find_doubts(copies: Sequence[CopyView]) -> list[str]:
-    """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it."""
-    doubts = []
+    """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it.
+
+    A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
+    checkpoint has something else there, unless failOnDataLoss=false.
+    """
+    doubts = [_explain_old_end(copy) for copy in copies if _has_old_end(copy)]
     for copy in copies:
         for other in copies:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
-            if line is not None and line[0] < copy.end and not _is_borne_out(other, other.end, line):
-                doubts.append(_explain_doubt(copy, other, *line))
-                break
+            if line is None or line[0] >= copy.end or _is_borne_out(other, other.end, line):
+                continue
+            if other.end > line[0] or not other.tail.is_clean:
+                allow_loss(PathError(_explain_contradiction(copy, other, *line)), copy.policy)
+            doubts.append(_explain_doubt(copy, other, *line))
+            break
     return doubts
+
+
+def _has_old_end(copy: CopyView) -> bool:
+    """Whether the last batch of a copy is of an earlier leader epoch than its checkpoint states there."""
+    last = _find_last(copy)
+    return last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset)
 
 
 def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int) -> _Divergence | None:
@@ -268,10 +282,34 @@ def explain_fence(copies: Sequence[CopyView], fence: Fence) -> str:
 
 def _explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
     return (
-        f"the leader-epoch-checkpoint of {_quote_directory(other.log)} says that leader epoch {epochs[1]} of partition"
-        f" {copy.log.topic}-{copy.log.partition} began at offset {offset}, and no batch there shows it:"
+        f"{_state_epoch(other, offset, epochs[1])}, and no batch there shows it:"
         f" {_quote_directory(copy.log)} has batches of leader epoch {epochs[0]} up to offset {copy.end - 1}. They are read,"
         " but if no later leader kept them they are no longer part of the log; give the first path alone to leave them out"
+    )
+
+
+def _explain_contradiction(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
+    return (
+        f"{_state_epoch(other, offset, epochs[1])}, and that copy has something else there: it is damaged, or has batches"
+        f" of a replaced leader. {_quote_directory(copy.log)} has batches of leader epoch {epochs[0]} up to offset"
+        f" {copy.end - 1}, which may be stale; give the path of a sound copy alone, or failOnDataLoss=false to read them"
+    )
+
+
+def _explain_old_end(copy: CopyView) -> str:
+    last = copy.last_batch
+    assert last is not None
+    epoch = epoch_at(copy.epochs, last.base_offset)
+    return (
+        f"{_state_epoch(copy, dict(copy.epochs)[epoch], epoch)}, and its last batch, at offset {last.base_offset}, is of"
+        f" leader epoch {last.leader_epoch}: it may be of a replaced leader"
+    )
+
+
+def _state_epoch(copy: CopyView, offset: int, epoch: int) -> str:
+    return (
+        f"the leader-epoch-checkpoint of {_quote_directory(copy.log)} says that leader epoch {epoch} of partition"
+        f" {copy.log.topic}-{copy.log.partition} began at offset {offset}"
     )
 
 

@@ -216,10 +216,11 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False
     is_over = _has_other_batches_behind(copy, others)
+    is_foreign = copy.tail.last is None and bool(copy.tail.strays)
+    if is_foreign and (is_over or all(other.end <= copy.log.segments[-1].base_offset for other in others)):
+        return False
     if not copy.tail.is_torn and not is_over:
         return True
-    if is_over and copy.tail.last is None:
-        return False
     last = copy.log.segments[-1]
     if last.is_of_unknown_size:
         if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):

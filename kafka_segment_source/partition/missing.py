@@ -330,7 +330,7 @@ def _check_seams(
             if orphan.has_empty_log:
                 harmless = _IN_A_COPY if base_offset == last_bases[directory] else None
             else:
-                harmless = _BY_COMPACTION if compacted else None
+                harmless = _BY_COMPACTION if compacted and slot < len(starts) else None
             yield Evidence(offsets, _explain_orphans([orphan]), harmless)
 
 

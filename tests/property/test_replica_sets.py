@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.errors import DataError, DataLossError, PathError
 from tests.support.cases import count_cases
 from tests.support.compacted_replicas import Case, Row, case
 from tests.support.numbered import check_part, run_numbered
@@ -61,7 +61,7 @@ def check(number: int) -> str:
             said = plan_in(files, paths).warnings if silent else []
             is_said = any("no bytes" in warning or "may have removed records" in warning for warning in said)
             assert made.undecided() or not silent or is_said, f"strict: lost in silence {silent}"
-        except (DataError, DataLossError) as error:
+        except (DataError, DataLossError, PathError) as error:
             if made.undecided() or made.is_damaged() or made.has_holes():
                 return "error"
             if isinstance(error, DataLossError) and made.may_look_like_loss():

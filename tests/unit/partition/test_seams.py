@@ -85,7 +85,7 @@ def test_a_torn_end_before_the_start_of_the_next_copy(marked: tuple[int, ...], t
         assert offsets(paths[::turn]) == [*range(4), *range(7, 11)]
     segment = Path(paths[0], "t-0", writer.segment_name(0))
     segment.write_bytes(segment.read_bytes() + encode_batches("[4-6 e0]")[:-5])
-    with pytest.raises(DataLossError, match="ends there in bytes that are no whole batch, .* the offsets 4 to 6"):
+    with pytest.raises(DataLossError, match=r"ends there in bytes that are no whole batch, .* the offsets 4 to 6"):
         offsets(paths[::turn])
     assert offsets(paths[::turn], failOnDataLoss=False) == [*range(4), *range(7, 11)]
     assert not kafkaseg.verify(paths[::turn]).is_ok
