@@ -2231,6 +2231,38 @@ LOOSENED = [
         ("loss: lost offsets are an error", "if policy.fail_on_data_loss:", "if False:"),
     ),
     *_of(
+        "partition/histories.py",
+        _SEAMS,
+        (
+            "seams: a copy with other batches where its epoch began is no leader that wrote nothing",
+            "if other.end > line[0] or not other.tail.is_clean:",
+            "if False:",
+        ),
+        (
+            "seams: an end that its own checkpoint contradicts is said",
+            "doubts = [_explain_old_end(copy) for copy in copies if _has_old_end(copy)]",
+            "doubts = []",
+        ),
+    ),
+    *_of(
+        "partition/holding.py",
+        _SEAMS,
+        (
+            "seams: a last file of foreign batches behind all copies has lost its own",
+            "if is_foreign and (is_over or all(other.end <= copy.log.segments[-1].base_offset for other in others)):",
+            "if is_foreign and is_over:",
+        ),
+    ),
+    *_of(
+        "partition/missing.py",
+        _SEAMS,
+        (
+            "seams: compaction takes no last file, also where another copy ends inside it",
+            "harmless = _BY_COMPACTION if compacted and slot < len(starts) else None",
+            "harmless = _BY_COMPACTION if compacted else None",
+        ),
+    ),
+    *_of(
         "planning/cuts.py",
         _GAPS,
         (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
 from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from tests.support import writer
 from tests.support.layouts import encode_batches, write_copies
@@ -248,3 +248,77 @@ def test_a_transaction_of_the_other_copy_before_a_gap(turn: int, tmp_path: Path)
         paths.append(str(folder.parent))
     table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
     assert table["offset"].to_pylist() == [*range(6), 10, 11, 12]
+
+
+@TURNS
+@pytest.mark.parametrize("last", [14, 18])
+@MARKED
+def test_a_file_that_is_gone_where_a_shorter_copy_ends(
+    marked: tuple[int, ...], last: int, turn: int, tmp_path: Path
+) -> None:
+    """Its index file is left. Compaction may have moved records of a file between others, and none of the last one."""
+    files = {10: "[10-13 e0]", 14: "[14-15 e0] [16-17 e0]"} | ({18: "[18-19 e0]"} if last > 14 else {})
+    paths = write_copies(tmp_path, files, {10: "[10-13 e0]", 14: "[14-15 e0]"})
+    mark_as_compacted(paths, marked)
+    gone = Path(paths[0], "t-0", writer.segment_name(14))
+    gone.with_suffix(".index").write_bytes(writer.offset_index([(17, gone.stat().st_size // 2)], 14))
+    gone.unlink()
+    rest = [*range(10, 16), *range(18, 20 if last > 14 else 18)]
+    if marked and last > 14:
+        assert offsets(paths[::turn]) == rest
+        said = kafkaseg.plan(paths[::turn]).warnings
+        assert any("no file holds the offsets 16 to 17" in warning and "compaction" in warning for warning in said)
+    else:
+        with pytest.raises(DataLossError, match="no file holds the offsets 16 to 17"):
+            offsets(paths[::turn])
+        assert offsets(paths[::turn], failOnDataLoss=False) == rest
+
+
+# --- a checkpoint that the batches of its own copy contradict ---------------------------------------------------------
+
+STALE_TAIL = {10: "[10-13 e0]", 14: "[14-15 e0] [16-18 e0] [19-23 e0]"}
+LED = {10: "[10-13 e0]", 14: "[14-15 e0] [16-17 e1] [18-19 e1]", 20: "[20-21 e1] [22 e1]"}
+
+
+@TURNS
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        LED | {14: STALE_TAIL[14]},  # a file from before the truncation
+        LED | {14: "[14-15 e0] [16-18 e0] [19 e0]"},
+        {10: "[10-13 e0]", 14: "[14-15 e0] [18-19 e1] [18-19 e1]"},  # a batch over the first one of the epoch
+        {10: "[10-13 e0]", 14: "[10-13 e0]"},  # the last file has the bytes of another one
+    ],
+)
+def test_a_copy_whose_batches_contradict_its_own_checkpoint(hurt: dict[int, str], turn: int, tmp_path: Path) -> None:
+    paths = write_copies(tmp_path, hurt, STALE_TAIL, epochs=("0 0, 1 16", "0 0"))[::turn]
+    said = "began at offset 16, and that copy has something else there|no copy holds the offsets 16 to 17 whole"
+    for bounds in ({}, {"endingOffsets": {"t": {"0": 18}}}):
+        with pytest.raises((PathError, CorruptRecordError), match=said):
+            offsets(paths, **bounds)
+    assert offsets(paths, failOnDataLoss=False, mode="DROPMALFORMED")[:6] == list(range(10, 16))
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+def test_a_leader_that_wrote_nothing_is_no_contradiction(turn: int, tmp_path: Path) -> None:
+    paths = write_copies(tmp_path, {10: "[10-13 e0] [14-15 e0]"}, STALE_TAIL, epochs=("0 0, 1 16", "0 0"))[::turn]
+    assert offsets(paths) == list(range(10, 24))
+
+
+@TURNS
+def test_an_end_from_before_a_truncation_is_said(turn: int, tmp_path: Path) -> None:
+    copies = ({10: "[10-13 e0]", 14: "[14-15 e0] [16-18 e0]"}, {10: "[10-13 e0]"})
+    paths = write_copies(tmp_path, *copies, epochs=("0 0, 1 16", "0 0"))[::turn]
+    (said,) = [warning for warning in kafkaseg.plan(paths).warnings if "replaced leader" in warning]
+    assert "leader epoch 1 of partition t-0 began at offset 16, and its last batch, at offset 16, is of" in said
+
+
+@TURNS
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": {"t": {"0": 14}}}])
+def test_a_file_that_was_renamed_over_the_last_one(options: dict[str, Any], turn: int, tmp_path: Path) -> None:
+    """Nothing is left of the last file. The other copy ends where it began."""
+    paths = write_copies(tmp_path, {10: "[10-13 e0]", 16: "[14-15 e0]"}, {10: "[10-13 e0]", 14: "[14-15 e0]"})[::turn]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets 16 on whole"):
+        offsets(paths, **options)
+    assert not kafkaseg.verify(paths).is_ok
