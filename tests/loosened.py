@@ -2235,8 +2235,13 @@ LOOSENED = [
         _SEAMS,
         (
             "seams: a copy with other batches where its epoch began is no leader that wrote nothing",
-            "if other.end > line[0] or not other.tail.is_clean:",
+            "if other.end > line[0] or not other.tail.is_clean or other.names_from(line[0]):",
             "if False:",
+        ),
+        (
+            "seams: an index without its .log says that a leader wrote something",
+            "if other.end > line[0] or not other.tail.is_clean or other.names_from(line[0]):",
+            "if other.end > line[0] or not other.tail.is_clean:",
         ),
         (
             "seams: an end that its own checkpoint contradicts is said",

@@ -19,6 +19,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
+from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -137,6 +138,14 @@ class CopyView:
         with self.open_view(self.log.segments[-1]) as view:
             header = view.probe.torn(self.tail.position)
         return header if header is not None and header.base_offset == self.tail.end else None
+
+    def names_from(self, offset: int) -> bool:
+        """Whether an index file without its `.log` has an entry at or above an offset."""
+        return any(
+            (last := find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)) is not None
+            and last >= offset
+            for orphan in self.log.beside.orphans
+        )
 
     def segment_of(self, offset: int) -> Segment | None:
         """Returns the segment that may hold an offset, by names."""

@@ -136,7 +136,7 @@ def _find_stated_start(loser: CopyView, winner: CopyView, divergence: _Divergenc
     It returns 0 where topics may be compacted. Without compaction, each broker notes the offset of an epoch's first
     record.
     """
-    if not (is_shown(loser.log.directory) or is_shown(winner.log.directory)):
+    if loser.log.compacted or winner.log.compacted:
         return 0
     return next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
 
@@ -166,7 +166,7 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
             if line is None or line[0] >= copy.end or _is_borne_out(other, other.end, line):
                 continue
-            if other.end > line[0] or not other.tail.is_clean:
+            if other.end > line[0] or not other.tail.is_clean or other.names_from(line[0]):
                 allow_loss(PathError(_explain_contradiction(copy, other, *line)), copy.policy)
             doubts.append(_explain_doubt(copy, other, *line))
             break

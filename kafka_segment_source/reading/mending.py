@@ -179,18 +179,15 @@ class Surveyed:
         return is_inside and isinstance(lost.error, DataLossError) and not is_filled
 
     def describe_thinned(self, report: LossReport) -> list[str]:
-        """Returns a sentence about damage in a copy that is not compacted, where another copy is read instead from
-        which compaction has removed records. Nothing if there is no such damage."""
-        damaged = [
-            extent
-            for surveyed_file, extent in self.found
-            if extent.holding == DAMAGED and not surveyed_file.log.compacted
-        ]
+        """Returns a sentence about damage in one copy, where another copy is read instead from which compaction has
+        removed records. Of two compacted copies, one that has some batches may have all that the other one had. Nothing
+        if there is no such damage."""
+        damaged = [(file.log.compacted, extent) for file, extent in self.found if extent.holding == DAMAGED]
         thinned = [
             (extent.error, offsets)
             for at, picked in self._choose()
-            if self.found[at][1].holding in (VOID, THIN)
-            for extent in damaged
+            for is_compacted, extent in damaged
+            if self.found[at][1].holding in ((VOID,) if is_compacted else (VOID, THIN))
             if not (offsets := extent.offsets.intersect(picked)).is_empty
         ]
         return [report.describe_thinned(*thinned[0], len(thinned) - 1)] if thinned else []
