@@ -2268,6 +2268,42 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "partition/histories.py",
+        _SEAMS,
+        (
+            "seams: where nothing is compacted, the line of an epoch says where histories part",
+            "if loser.log.compacted or winner.log.compacted:",
+            "if True:",
+        ),
+    ),
+    *_of(
+        "partition/strays.py",
+        "tests/unit/partition/test_old_formats_of_copies.py",
+        (
+            "moved: no gap before a wrapper has room for a batch",
+            "OffsetRange(0, 0) if hides_first else place.gap",
+            "place.gap",
+        ),
+    ),
+    *_of(
+        "reading/mending.py",
+        _IN_DOUBT,
+        (
+            "doubt: damage beside a compacted copy without a batch is said, of a compacted copy too",
+            "if self.found[at][1].holding in ((VOID,) if is_compacted else (VOID, THIN))",
+            "if not is_compacted and self.found[at][1].holding in (VOID, THIN)",
+        ),
+    ),
+    *_of(
+        "reading/moved_batches.py",
+        _SEAMS,
+        (
+            "over: a gap before a batch that damage follows hides what the batch lies over, in a compacted copy too",
+            "if any(other.has_batches_in(gap) for other in others):\n        yield gap",
+            "if False:\n        yield gap",
+        ),
+    ),
+    *_of(
         "planning/cuts.py",
         _GAPS,
         (

@@ -37,7 +37,9 @@ def find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bo
             moved = [batch for batch in whole if not surveyed.has(batch)]
             is_over = place.fault is surveyed.faults[-1] and len(moved) < len(whole)
             is_torn = is_torn or is_over or (end < place.end and place.gap.is_empty)
-            strays += _explain_by_gap(moved, place.gap)
+            following = view.probe.at(place.end)
+            hides_first = following is not None and following.is_wrapper  # so nothing says where the gap ends
+            strays += _explain_by_gap(moved, OffsetRange(0, 0) if hides_first else place.gap)
     return tuple(strays), is_torn
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import CorruptRecordError
+from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.survey import Survey
 from kafka_segment_source.partition.twins import find_lost_strays, find_twins, is_elsewhere, is_in_place, join_batches
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.trust import Trust
@@ -61,11 +65,28 @@ def find_lost_batches(
         # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
         passed = _find_passed(split, known, own, damaged)
         yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))
+    if moved is None and own.log.compacted and error.position is not None:
+        yield from _find_hidden(own.survey(segment), error.position, split.uncut or split.bounds.offsets, others)
     if not segment.is_last:
         own.survey(segment)
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
     if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
         yield from _find_of_other_segment(own, segment, moved, others, None if is_given else merge)
+
+
+def _find_hidden(
+    surveyed: Survey, position: int, wanted: OffsetRange, others: Sequence[CopyView]
+) -> Iterator[OffsetRange]:
+    """Yields the gap before the batch that damage at a position follows, if another copy has batches in the gap, and
+    none where the damage is: that batch may lie over them, and the damage is the rest of them."""
+    at = int(np.searchsorted(surveyed.batches[batch_headers.POSITION], position)) - 1
+    place = next((place for place in surveyed.left_out_places() if place.start == position), None)
+    if at < 0 or place is None or any(other.has_batches_in(place.gap) for other in others if not other.has_lost):
+        return
+    before = int(surveyed.batches[batch_headers.LAST_OFFSET, at - 1]) + 1 if at else surveyed.segment.base_offset
+    gap = OffsetRange(before, max(int(surveyed.firsts[at]), before)).intersect(wanted)
+    if any(other.has_batches_in(gap) for other in others):
+        yield gap
 
 
 def _is_given(own: CopyView, batch: BatchHeader, others: Sequence[CopyView]) -> bool:

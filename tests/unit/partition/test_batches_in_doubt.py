@@ -113,3 +113,17 @@ def test_a_last_file_whose_batches_all_lie_below_its_name(turn: int, tmp_path: P
         read(paths[::turn])
     found = read(paths[::turn], mode="DROPMALFORMED", failOnDataLoss=False)
     assert {value for _, value in found} <= {f"v{offset} of e0" for offset, _ in found}
+
+
+@TURNS
+def test_damage_of_a_compacted_copy_where_the_other_one_has_nothing(
+    turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Compaction may have removed the batch there. Nothing shows it."""
+    last = {8: "[8-9 e0] [10-11 e0]"}
+    paths = write_copies(tmp_path, {0: "[0-3 e0]", 4: "[4-7 e0 !]"} | last, {0: "[0-3 e0]"} | last)
+    for path in paths:
+        mark(path)
+    assert [offset for offset, _ in read(paths[::turn])] == [*range(4), *range(8, 12)]
+    said = [message for message in caplog.messages if "records that compaction removed are not returned" in message]
+    assert len(said) == 1 and said[0].startswith("offsets 4 to 7 of partition t-0 are read from a copy that was")

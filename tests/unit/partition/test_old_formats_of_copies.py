@@ -106,6 +106,21 @@ def test_a_file_that_is_gone_from_the_longer_copy(make: Make, turn: int, tmp_pat
 
 
 @TURNS
+def test_a_batch_that_moved_before_a_wrapper(turn: int, tmp_path: Path) -> None:
+    """Nothing says where the wrapper begins, so no gap there has room for the batch."""
+    make = make_entry(1, "gzip")
+    old, new = (
+        [make(0), make(2)],
+        [writer.record_batch([Rec(0, 1000, b"k", b"v%d" % at)], base_offset=at) for at in (4, 5, 6)],
+    )
+    hurt = {0: [old[0], new[1], old[1]], 4: [new[0], new[2]]}
+    paths = [write(tmp_path / "hurt", hurt), write(tmp_path / "shorter", {0: old})][::turn]
+    with pytest.raises((CorruptRecordError, DataLossError), match="5"):
+        read(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
 @ENTRIES
 def test_a_gap_that_is_in_every_copy(make: Make, turn: int, tmp_path: Path) -> None:
     """Compaction took them. No checkpoint is here to say so."""

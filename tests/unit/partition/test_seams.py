@@ -301,6 +301,30 @@ def test_a_copy_whose_batches_contradict_its_own_checkpoint(hurt: dict[int, str]
 
 
 @TURNS
+def test_a_lost_file_is_no_leader_that_wrote_nothing(turn: int, tmp_path: Path) -> None:
+    """Its index file is left. The stale tail of the other copy reaches as far."""
+    led = {10: LED[10], 14: "[14-15 e0]"}
+    paths = write_copies(tmp_path, led, STALE_TAIL, epochs=("0 0, 1 16", "0 0"))
+    index = Path(paths[0], "t-0", writer.segment_name(16)).with_suffix(".index")
+    index.write_bytes(writer.offset_index([(20, 300)], 16))
+    for bounds in ({}, {"endingOffsets": {"t": {"0": 18}}}):
+        with pytest.raises(PathError, match="began at offset 16, and that copy has something else there"):
+            offsets(paths[::turn], **bounds)
+    assert not kafkaseg.verify(paths[::turn]).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("marked", [(), (0,)])
+def test_a_batch_that_is_gone_before_the_histories_part(marked: tuple[int, ...], turn: int, tmp_path: Path) -> None:
+    """The line of an epoch says where they part, unless a follower may have noted it behind what compaction removed."""
+    led = {10: "[10-13 e0] [15-17 e1] [18 e1]"}
+    stale = {10: "[10-13 e0] [14 e0] [15-16 e0]"}
+    paths = write_copies(tmp_path, led, stale, epochs=("0 0, 1 15", "0 0"))
+    mark_as_compacted(paths, marked)
+    assert offsets(paths[::turn]) == [*range(10, 14), *([] if marked else [14]), *range(15, 19)]
+
+
+@TURNS
 def test_a_leader_that_wrote_nothing_is_no_contradiction(turn: int, tmp_path: Path) -> None:
     paths = write_copies(tmp_path, {10: "[10-13 e0] [14-15 e0]"}, STALE_TAIL, epochs=("0 0, 1 16", "0 0"))[::turn]
     assert offsets(paths) == list(range(10, 24))
@@ -322,3 +346,26 @@ def test_a_file_that_was_renamed_over_the_last_one(options: dict[str, Any], turn
     with pytest.raises(CorruptRecordError, match="no copy holds the offsets 16 on whole"):
         offsets(paths, **options)
     assert not kafkaseg.verify(paths).is_ok
+
+
+# --- a batch over another one, in a copy that is marked as compacted --------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("way", ["end", "before others", "first"])
+def test_the_rest_of_a_batch_that_another_one_lies_over(way: str, turn: int, tmp_path: Path) -> None:
+    """The bytes behind the upper one are damage where no offset is missing, and the gap before it is no compaction."""
+    last = "[18-19 e0]" if way == "before others" else ""
+    texts = {10: "[10-12 e0] [13 e0] [14-17 e0] " + last, 20: "[20-21 e0]"}
+    first, one, upper, *rest = (encode_batches(f"[{part}") for part in texts[10].split("[")[1:])
+    if way == "first":
+        first, one, upper, rest = b"", first[:80], one, [upper, *rest]
+    paths = write_copies(tmp_path, texts, texts)
+    mark_as_compacted(paths, (0, 1))
+    hurt = first + upper + (one + upper)[len(upper) :] + b"".join(rest)
+    Path(paths[0], "t-0", writer.segment_name(10)).write_bytes(hurt)
+    try:
+        assert offsets(paths[::turn]) == [*range(10, 18 if not last else 20), 20, 21]
+    except CorruptRecordError:
+        assert not kafkaseg.verify(paths[::turn]).is_ok
+    assert offsets(paths[::turn], startingOffsets={"t": {"0": 20}}) == [20, 21]
