@@ -943,8 +943,8 @@ LOOSENED = [
         _IN_DOUBT,
         (
             "doubt: a last batch behind damage contradicts another copy too",
-            "return strays if last is None else [*strays, last]",
-            "return strays",
+            "for batch in (last, copy.header_behind()) if",
+            "for batch in (copy.header_behind(),) if",
         ),
         (
             "doubt: so does a batch behind damage in an earlier file",
@@ -1055,8 +1055,8 @@ LOOSENED = [
         ),
         (
             "over: nothing says how long a last file without a batch of its own was",
-            "if is_over and copy.tail.last is None:",
-            "if False:",
+            "if is_foreign and (is_over or all(other.end <= copy.log.segments[-1].base_offset for other in others)):",
+            "if is_foreign and all(other.end <= copy.log.segments[-1].base_offset for other in others):",
         ),
     ),
     *_of(
