@@ -148,8 +148,13 @@ def sound_anywhere(data: bytes, start: int, end: int, after: int, limit: int) ->
 # --- 1 and 2 ---------------------------------------------------------------------------------------------------------
 
 
-def check_dropped(segment: RealSegment, limit: int | None, reports: Sequence[Reported]) -> list[Row]:
-    """Statements 1 and 2 of one segment; answers the rows that it must give. limit: the next segment's base offset."""
+def check_dropped(
+    segment: RealSegment, limit: int | None, reports: Sequence[Reported], *, is_refused: bool = False
+) -> list[Row]:
+    """Statements 1 and 2 of one segment; answers the rows that it must give. limit: the next segment's base offset.
+
+    is_refused: the read ended behind the segment's last byte here, and may not have looked into the last batches.
+    """
     data = segment.log
     walk = _Walk(data, segment.base_offset - 1, limit)
     ranges = [_whole_range(data, each) for each in sorted(reports, key=lambda each: each.position)]
@@ -159,7 +164,7 @@ def check_dropped(segment: RealSegment, limit: int | None, reports: Sequence[Rep
         if not start < end <= following:
             raise ViolationError(f"reported range {start} to {end} ({what}), the next thing at {following}")
         after = walk.last_offset
-        ends = [after, *(_claims(data[passed:start])[1] for passed in starts if claimed_end(data, passed) == start)]
+        ends = [after, *_claimed_before(data, starts, start)]
         suspect = sound(data, start, after, walk.limit)
         walk.position = end
         if (start, None) in {(each.position, each.end) for each in reports}:  # its CRC held: its offsets are taken
@@ -169,8 +174,25 @@ def check_dropped(segment: RealSegment, limit: int | None, reports: Sequence[Rep
         if is_sound and not any(_is_in_doubt(data, suspect, position, ends) for position in (suspect.end, end)):
             raise ViolationError(f"a sound batch at {start} was reported: {what}")
         _check_nothing_lost(data, (start, end), upcoming, walk)
-    walk.to_end()
+    if is_refused:
+        while walk.position < len(data) and walk.step():
+            pass
+    else:
+        walk.to_end()
     return walk.rows
+
+
+def _claimed_before(data: bytes, skipped: Sequence[int], position: int) -> list[int]:
+    """The last offset that the batch right before a position states, if the lengths from where something was skipped
+    lead there."""
+    claimed = []
+    for start in skipped:
+        at = start
+        while at < position and (end := claimed_end(data, at)) is not None:
+            if end == position:
+                claimed.append(_claims(data[at:end])[1])
+            at = end
+    return claimed
 
 
 def _whole_range(data: bytes, report: Reported) -> tuple[str, int, int]:
@@ -297,7 +319,7 @@ def _check_refused(damaged: Seed, dropping: Outcome, failing: Outcome) -> list[R
     for number, segment in enumerate(damaged.segments[:at]):
         expected += check_dropped(segment, limits[number], dropping.reports.get(number, []))
     cut = replace(damaged.segments[at], log=damaged.segments[at].log[: refused.position])
-    expected += check_dropped(cut, _MAX_OFFSET if limits[at] is None else limits[at], reports)
+    expected += check_dropped(cut, _MAX_OFFSET if limits[at] is None else limits[at], reports, is_refused=True)
     for outcome, mode in ((dropping, "DROPMALFORMED"), (failing, "FAILFAST")):
         if outcome.error is None or outcome.rows != expected[: len(outcome.rows)]:
             raise ViolationError(f"{mode}, before a newer format: {_difference(outcome.rows, expected)}")
