@@ -2335,8 +2335,8 @@ LOOSENED = [
         "tests/unit/partition/test_old_formats_of_copies.py",
         (
             "missing: an earlier segment of the copy shows nothing of a file that is gone behind it",
-            "if slot == 0 or (parent_of(before.path) == directory and before.base_offset >= base_offset):",
-            "if slot == 0 or parent_of(before.path) == directory:",
+            "if before is None or (parent_of(before.path) == directory and before.base_offset >= base_offset):",
+            "if before is None or parent_of(before.path) == directory:",
         ),
     ),
     *_of(

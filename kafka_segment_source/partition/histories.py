@@ -17,8 +17,9 @@ AbstractFetcherThread.getOffsetTruncationState):
   replicas differ, and a line `E S` proves only this: from S on, the history of this copy has no epoch below E. That
   decides where a batch of this copy bears it out, and the other copy ends with a batch of a lower epoch at S or above.
   A line beyond the last batch does not. A leader that wrote nothing may be followed by one that kept what it lacked.
-  Then all rows stay, with a warning. Only a tier is cut there: a broker reads a tier along its own checkpoint
-  (RemoteLogManager), and tiered topics are never compacted.
+  Then all rows stay, with a warning. But a leader that wrote nothing ends there. If its copy has more, it is damaged or
+  has batches of a replaced leader, and nothing says which rows count. Only a tier is cut there: a broker reads a tier
+  along its own checkpoint (RemoteLogManager), and tiered topics are never compacted.
 - **Which history counts.** A copy that names a leader epoch, by a batch or by its checkpoint, was a prefix of that
   leader's log. Later it can only have been cut to follow a later leader. So the copy that names the latest epoch
   counts. It need not have the higher epoch at the first difference: after two unclean elections it may have the lower.
@@ -28,8 +29,8 @@ AbstractFetcherThread.getOffsetTruncationState):
 - **Wrong epochs.** No CRC covers a leader epoch. A batch whose epoch its neighbours contradict decides nothing by it.
   Nor does a last batch whose epoch is later than all lines of its copy's checkpoint.
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
-  difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Beside a
-  tier nothing is compacted, so there the checkpoint of the copy that counts says where its history begins.
+  difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Where no
+  copy is marked as compacted, its checkpoint says where its history begins, as for a follower that truncates its log.
 
 What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
 cannot decide: where the difference begins among offsets that the copies with the right history do not have. These rows

@@ -321,8 +321,8 @@ def _check_seams(
             latest_of[key] = latest, orphan
     for (directory, base_offset), (latest, orphan) in latest_of.items():
         slot = bisect_right(starts, latest)
-        before = log.segments[slot - 1]
-        if slot == 0 or (parent_of(before.path) == directory and before.base_offset >= base_offset):
+        before = log.segments[slot - 1] if slot else None
+        if before is None or (parent_of(before.path) == directory and before.base_offset >= base_offset):
             continue  # what lies in one copy alone is what its own segments show
         reached = max(starts[slot - 1], _find_end_offset(log, slot - 1))
         offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
