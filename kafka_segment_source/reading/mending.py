@@ -30,7 +30,7 @@ from kafka_segment_source.errors import (
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.partition.choice import DAMAGED, THIN, VOID, WHOLE, choose
+from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, WHOLE, choose
 from kafka_segment_source.partition.conflicts import Wrong, find_wrong
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
@@ -193,11 +193,19 @@ class Surveyed:
         return [report.describe_thinned(*thinned[0], len(thinned) - 1)] if thinned else []
 
     def _choose(self) -> list[tuple[int, OffsetRange]]:
-        holdings = [
-            WHOLE + 1 if file.segment.path == self.preferred and extent.holding >= THIN else extent.holding
-            for file, extent in self.found
-        ]
-        return choose([extent.offsets for _, extent in self.found], holdings)
+        return choose([extent.offsets for _, extent in self.found], [self._rate(*found) for found in self.found])
+
+    def _rate(self, file: Survey, extent: Extent) -> int:
+        """Returns how well a file holds an extent, as `choose` wants it.
+
+        Where nothing shows that the topic is compacted, an offset that is not there does not explain that another copy
+        has a damaged batch there.
+        """
+        if file.segment.path == self.preferred and extent.holding >= THIN:
+            return WHOLE + 1
+        is_unexplained = extent.holding == VOID and not (self._may_have_gaps or file.has_thinned_batches)
+        beside = [found for found in self.found if not found[1].offsets.intersect(extent.offsets).is_empty]
+        return UNKNOWN if is_unexplained and any(_is_damaged_batch(*found) for found in beside) else extent.holding
 
 
 def survey_copies(
@@ -245,6 +253,21 @@ def survey_copies(
             surveyed.found += [(surveyed_file, part) for part in counted if not _is_behind_end(copy, part)]
         surveyed.found += [(surveyed_file, extent) for extent in _rate_end(copy, surveyed_file, copies)]
     return surveyed
+
+
+def _is_damaged_batch(file: Survey, extent: Extent) -> bool:
+    """Whether an extent is one damaged batch: its header states just these offsets, and its length ends where the next
+    batch begins."""
+    error = extent.error
+    if extent.holding != DAMAGED or not isinstance(error, CorruptRecordError) or error.path != file.segment.path:
+        return False
+    place = next((place for place in file.left_out_places() if place.start == error.position), None)
+    if place is None:
+        return False
+    with SegmentView(file.segment, Trust()) as view:
+        batch = view.probe.at(place.start)
+    held = None if batch is None else OffsetRange(batch.base_offset, batch.last_offset + 1)
+    return batch is not None and (batch.end, held) == (place.end, extent.offsets)
 
 
 def _note_failure(extents: Iterator[Extent], failed: OffsetRange, error: DataError) -> Iterator[Extent]:

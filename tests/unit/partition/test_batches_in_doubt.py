@@ -127,3 +127,23 @@ def test_damage_of_a_compacted_copy_where_the_other_one_has_nothing(
     assert [offset for offset, _ in read(paths[::turn])] == [*range(4), *range(8, 12)]
     said = [message for message in caplog.messages if "records that compaction removed are not returned" in message]
     assert len(said) == 1 and said[0].startswith("offsets 4 to 7 of partition t-0 are read from a copy that was")
+
+
+@TURNS
+@pytest.mark.parametrize(("marked", "thinned"), [(True, False), (False, True), (False, False)])
+def test_a_damaged_batch_that_is_gone_without_a_trace_from_the_other_copy(
+    marked: bool, thinned: bool, turn: int, tmp_path: Path
+) -> None:
+    """Nothing but a marker, or a batch with fewer records, shows that compaction was there."""
+    rest = "[8-11 e0 (9)]" if thinned else "[8-11 e0]"
+    paths = write_copies(tmp_path, {0: "[0-3 e0] [4-7 e0 !] [8-11 e0] [12 e0]"}, {0: f"[0-3 e0] {rest} [12 e0]"})
+    if marked:
+        mark(paths[1])
+    if marked or thinned:
+        assert [offset for offset, _ in read(paths[::turn])][:4] == [*range(4)]
+    else:
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets 4 to 7 whole"):
+            read(paths[::turn])
+        assert not kafkaseg.verify(paths).is_ok
+        lenient = read(paths[::turn], mode="DROPMALFORMED")
+        assert [offset for offset, _ in lenient] == [*range(4), *range(8, 13)]
