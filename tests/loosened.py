@@ -2304,8 +2304,8 @@ LOOSENED = [
         _SEAMS,
         (
             "over: a gap before a batch that damage follows hides what the batch lies over, in a compacted copy too",
-            "if any(other.has_batches_in(gap) for other in others):\n        yield gap",
-            "if False:\n        yield gap",
+            "if not gap.is_empty and (not is_reached or any(other.has_batches_in(gap) for other in others)):",
+            "if False:",
         ),
     ),
     *_of(

@@ -77,15 +77,17 @@ def find_lost_batches(
 def _find_hidden(
     surveyed: Survey, position: int, wanted: OffsetRange, others: Sequence[CopyView]
 ) -> Iterator[OffsetRange]:
-    """Yields the gap before the batch that damage at a position follows, if another copy has batches in the gap, and
-    none where the damage is: that batch may lie over them, and the damage is the rest of them."""
+    """Yields the gap before the batch that damage at a position follows, if another copy has batches in the gap, or
+    none reaches it, and none has any where the damage is: that batch may lie over some, and the damage is the rest of
+    them."""
     at = int(np.searchsorted(surveyed.batches[batch_headers.POSITION], position)) - 1
     place = next((place for place in surveyed.left_out_places() if place.start == position), None)
     if at < 0 or place is None or any(other.has_batches_in(place.gap) for other in others if not other.has_lost):
         return
     before = int(surveyed.batches[batch_headers.LAST_OFFSET, at - 1]) + 1 if at else surveyed.segment.base_offset
     gap = OffsetRange(before, max(int(surveyed.firsts[at]), before)).intersect(wanted)
-    if any(other.has_batches_in(gap) for other in others):
+    is_reached = any(other.start <= gap.start < other.end for other in others)
+    if not gap.is_empty and (not is_reached or any(other.has_batches_in(gap) for other in others)):
         yield gap
 
 
