@@ -142,10 +142,7 @@ class _Partition:
         verdict.note_wrong("outside the bounds", where, offsets[outside])
         if not question.committed:
             return
-        if (
-            self.replicas == 1
-        ):  # with a follower that is gone, it waits behind markers on the leader's disk: fates judge
-            verdict.note_wrong("beyond the last stable offset", where, offsets[offsets >= self.after.stable])
+        verdict.note_wrong("beyond the last stable offset", where, offsets[offsets >= self.after.stable])
         transactions = self.sent.transaction[np.maximum(numbers, 0)]
         inside = (numbers >= 0) & (transactions != NO_TRANSACTION)
         fate = self.fates.fate[transactions[inside]]
