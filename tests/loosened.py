@@ -1532,11 +1532,6 @@ LOOSENED = [
             "is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in others)",
             "is_held = any(other.has_batches_in(stated) for other in others)",
         ),
-        (
-            "twins: records of a history that has lost make up for none",
-            "counting = [other for other in others if not other.has_lost]",
-            "counting = others",
-        ),
     ),
     *_of(
         "partition/twins.py",
@@ -1633,11 +1628,6 @@ LOOSENED = [
         "reading/moved_batches.py",
         _MISPLACED,
         (
-            "moved: a batch whose place another part of its copy is read for is damage",
-            "yield from _find_of_other_part(split, own, twin, merge)",
-            "pass",
-        ),
-        (
             "moved: a batch whose place the read has passed is damage, also where another copy has it",
             "yield from passed\n",
             "pass\n",
@@ -1651,11 +1641,6 @@ LOOSENED = [
     *_of(
         "reading/moved_batches.py",
         _WRONG_OFFSETS,
-        (
-            "moved: damage that states offsets before what was read does not fit to it",
-            "yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))",
-            "pass",
-        ),
         (
             "moved: the place of a batch is where another copy has it, whatever offset it states",
             "yield from _find_passed(split, known, own, twin)",
@@ -2685,8 +2670,31 @@ LOOSENED = [
         "tests/unit/partition/test_copy_bytes.py",
         (
             "offsets: bytes of a jump count for no offset",
-            "if header is not None and header.last_offset < limit:",
-            "if header is not None:",
+            "if headers[0] is not None and headers[0].last_offset < limit:",
+            "if headers[0] is not None:",
+        ),
+    ),
+    *_of(
+        "partition/copy_bytes.py",
+        "tests/property/test_hurt_copies.py",
+        (
+            "copies: a batch of other offsets before a place is no byte behind it",
+            "start.most if start.segment is end.segment else 0",
+            "0",
+        ),
+    ),
+    *_of(
+        "inspection/copy_places.py",
+        "tests/unit/inspection/test_copy_places.py",
+        (
+            "verify: in two compacted copies no batch lies over a part of another one",
+            "odd = np.flatnonzero(overlaps & (others[:, at] != places).any(axis=0))",
+            "odd = np.flatnonzero(overlaps & False)",
+        ),
+        (
+            "verify: a batch of two compacted copies that lies at the same offsets is no problem",
+            "odd = np.flatnonzero(overlaps & (others[:, at] != places).any(axis=0))",
+            "odd = np.flatnonzero(overlaps)",
         ),
     ),
     *_of(

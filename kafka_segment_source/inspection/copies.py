@@ -14,6 +14,7 @@ from functools import partial
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError, DataLossError, FileChangedError, PathError, StorageError
+from kafka_segment_source.inspection.copy_places import find_contradictions
 from kafka_segment_source.inspection.findings import Finding
 from kafka_segment_source.inspection.segment_check import CHANGED
 from kafka_segment_source.inspection.verify import Verified
@@ -60,7 +61,7 @@ def combine_copies(
     here = source.at(paths).to_end_of_files()
     directory = copies[0].directory
     try:
-        losses, cuts = try_again(partial(_find_losses, copies, here, policy, deep))
+        losses, cuts, contradictions = try_again(partial(_find_losses, copies, here, policy, deep))
     except FileChangedError as error:
         return list(copies), [Finding(False, directory, str(error), CHANGED)]
     except (PathError, StorageError) as error:
@@ -69,16 +70,17 @@ def combine_copies(
         Finding(True, directory, loss.what, _LOST, None, None if loss.offsets is None else loss.offsets.start)
         for loss in losses
     ]
-    together += [Finding(False, directory, cut, _CUT) for cut in cuts]
+    together += [*contradictions, *(Finding(False, directory, cut, _CUT) for cut in cuts)]
     return [_note_held_losses(copy, losses) for copy in copies], together
 
 
 def _find_losses(
     copies: Sequence[Verified], source: Source, policy: Policy, deep: bool
-) -> tuple[list[_Loss], list[str]]:
-    """Returns the offsets that no copy holds, and a sentence for each copy that is cut by its history."""
+) -> tuple[list[_Loss], list[str], list[Finding]]:
+    """Returns the offsets that no copy holds, a sentence for each copy that is cut by its history, and problems of
+    copies that contradict each other."""
     cuts = Warnings()
-    available_copies(source, policy, cuts)
+    contradictions = list(find_contradictions(copies, available_copies(source, policy, cuts)))
     [log] = examined_logs(source, policy, Warnings())
     where = f"{log.topic}-{log.partition}"
     losses = [
@@ -97,7 +99,7 @@ def _find_losses(
     if may_be_compaction or (has_losses and not losses):
         found = _read_once(source, policy)
         losses = (losses or found) if found else []
-    return losses, cuts
+    return losses, cuts, contradictions
 
 
 def _overlap(loss: _Loss, offsets: OffsetRange) -> bool:

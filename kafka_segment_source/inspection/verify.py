@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError
@@ -48,6 +51,9 @@ _UNFINISHED = (
 )
 _NO_INDEX = "not an error: reads walk more batch headers instead"
 
+Places = NDArray[np.int64]  # the first and the last offset of each batch
+_NO_PLACES: Places = np.empty((2, 0), np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:
@@ -55,6 +61,7 @@ class Verified:
 
     size: bytes of `.log` files.
     has_gaps: whether offsets are missing between two batches of a file.
+    places: of a compacted log, the first and the last offset of each batch of magic 2. Shape: 2, batches.
     """
 
     topic: str
@@ -66,6 +73,7 @@ class Verified:
     records: int
     findings: tuple[Finding, ...]
     has_gaps: bool = False
+    places: Places = field(default_factory=lambda: _NO_PLACES, compare=False, repr=False)
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -115,8 +123,11 @@ def verify_log(
             break
         log = now
     findings = [finding for check in checks for finding in check.findings]
+    checkpoints = Checkpoints(Warnings(), log.storage)
+    is_compacted = checkpoints.is_cleaned(log) or log.compacted
     findings += [
-        *_find_gaps(log, checks),
+        *_find_gaps(log, checks, is_compacted),
+        *(Finding(False, log.directory, fault, _CHECKPOINT) for fault in checkpoints.faults),
         *_check_states(log),
         *_find_missing_indexes(log),
         *_find_odd_files(log),
@@ -134,15 +145,18 @@ def verify_log(
         records=sum(check.records for check in checks),
         findings=tuple(findings),
         has_gaps=any(check.has_gaps for check in checks),
+        places=_find_places(checks) if is_compacted else _NO_PLACES,
     )
 
 
-def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
+def _find_places(checks: list[SegmentCheck]) -> Places:
+    batches = [check.batches for check in checks]
+    parts = [np.stack((table.base_offsets, table.last_offsets))[:, table.is_v2] for table in batches]
+    return np.concatenate([_NO_PLACES, *parts], axis=1)
+
+
+def _find_gaps(log: ListedLog, checks: list[SegmentCheck], is_compacted: bool) -> Iterator[Finding]:
     """Finds offsets between segments that no file holds."""
-    checkpoints = Checkpoints(Warnings(), log.storage)
-    cleaned = checkpoints.is_cleaned(log)
-    for fault in checkpoints.faults:
-        yield Finding(False, log.directory, fault, _CHECKPOINT)
     left_out = []  # by compaction, as it seems
     for check in checks:
         following = check.segment.next_base_offset
@@ -150,7 +164,7 @@ def _find_gaps(log: ListedLog, checks: list[SegmentCheck]) -> Iterator[Finding]:
         reaches_end = any(end == check.segment.size for _, end in check.damaged)
         if not check.was_read or following is None or following <= first or reaches_end:
             continue
-        if cleaned or log.compacted or not check.gap_is_loss:
+        if is_compacted or not check.gap_is_loss:
             left_out.append(first)
         else:
             what = f"no segment holds the offsets {first} to {following - 1}, after the last batch of this one"

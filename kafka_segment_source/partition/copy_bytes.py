@@ -7,6 +7,9 @@ and FileChangedError if a file changes meanwhile.
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import NamedTuple
+
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.segments import Segment
@@ -19,31 +22,49 @@ def bytes_between(copy: CopyView, offsets: OffsetRange) -> tuple[int, int]:
 
     The two differ where damage lies at either end.
     """
-    starts, ends = _count_bytes_below(copy, offsets.start), _count_bytes_below(copy, offsets.end)
-    return max(ends[0] - starts[1], 0), ends[1] - starts[0]
+    start, end = _find_place(copy, offsets.start), _find_place(copy, offsets.end)
+    # a batch of these offsets may lie before them, and one of other offsets between them
+    before = _count_stray_bytes(copy, start.segment, 0, start.least)
+    between = _count_stray_bytes(copy, end.segment, start.most if start.segment is end.segment else 0, end.least)
+    certain = end.before + end.least - between - start.before - start.most
+    return max(certain, 0), end.before + end.most - start.before - start.least + before
 
 
-def _count_bytes_below(copy: CopyView, offset: int) -> tuple[int, int]:
-    """Returns the bytes up to the end of the last sound batch below an offset, and up to the first batch that reaches
-    it."""
-    segment, total = copy.segment_below(offset)
+class _Place(NamedTuple):
+    """Where an offset begins in a copy.
+
+    segment: the last one that begins below the offset, or None.
+    before: the bytes of all segments before it.
+    least: the position in it where the last sound batch below the offset ends.
+    most: the position in it of the first batch that reaches the offset.
+    """
+
+    segment: Segment | None
+    before: int
+    least: int
+    most: int
+
+
+def _find_place(copy: CopyView, offset: int) -> _Place:
+    segment, before = copy.segment_below(offset)
     if segment is None:
-        return 0, 0
+        return _Place(None, 0, 0, 0)
     key = segment.path, offset
     if key not in copy.positions:
         is_below = segment.span.end <= offset
         copy.positions[key] = (segment.size, segment.size) if is_below else _find_positions(copy, segment, offset)
-    least, most = copy.positions[key]
-    return total + least - _count_stray_bytes(copy, segment, least), total + most
+    return _Place(segment, before, *copy.positions[key])
 
 
-def _count_stray_bytes(copy: CopyView, segment: Segment, end: int) -> int:
-    """Returns the bytes before a position of whole batches that state other offsets than those around them, as far as
-    they are known: they are no bytes of the segment's offsets."""
+def _count_stray_bytes(copy: CopyView, segment: Segment | None, start: int, end: int) -> int:
+    """Returns the bytes between two positions of whole batches that state other offsets than those around them, as far
+    as they are known: they are no bytes of the segment's offsets."""
+    if segment is None:
+        return 0
     if segment.is_last:
-        return sum(stray.batch.size for stray in copy.tail.strays if stray.batch.position < end)
+        return sum(stray.batch.size for stray in copy.tail.strays if start <= stray.batch.position < end)
     surveyed = copy.survey_of(segment)
-    places = [] if surveyed is None else [place for place in surveyed.left_out_places() if place.start < end]
+    places = [] if surveyed is None else [place for place in surveyed.left_out_places() if start <= place.start < end]
     if not places:
         return 0
     with copy.open_view(segment) as view:
@@ -54,13 +75,15 @@ def _count_stray_bytes(copy: CopyView, segment: Segment, end: int) -> int:
 def _find_positions(copy: CopyView, segment: Segment, offset: int) -> tuple[int, int]:
     if segment.is_last and offset >= copy.tail.end:
         return copy.tail.position, copy.tail.position
-    with copy.open_view(segment) as view:
-        limit = limit_of(segment.base_offset, segment.next_base_offset)
-        for header in view.headers_from(offset):
-            if header is not None and header.last_offset < limit:
-                return header.position, header.position
-            survey = copy.survey(segment)  # damage lies before the offset
-            at, count = survey.first_from(offset), survey.batches.shape[1]
-            before = survey.header(at - 1).end if at else 0
-            return before, survey.header(at).position if at < count else segment.size
-    return segment.size, segment.size
+    if copy.survey_of(segment) is None:
+        with copy.open_view(segment) as view:
+            limit = limit_of(segment.base_offset, segment.next_base_offset)
+            headers = list(islice(view.headers_from(offset), 1))
+        if not headers:
+            return segment.size, segment.size
+        if headers[0] is not None and headers[0].last_offset < limit:
+            return headers[0].position, headers[0].position
+    survey = copy.survey(segment)  # damage lies before the offset, or a batch that states a wrong one
+    at, count = survey.first_from(offset), survey.batches.shape[1]
+    before = survey.header(at - 1).end if at else 0
+    return before, survey.header(at).position if at < count else segment.size

@@ -97,13 +97,11 @@ def find_lost_strays(
     """Yields the batches that were left out of a segment of this copy, and that are lost.
 
     One is not lost if the same batch is at the offsets that it states, in any copy, or if the history of this copy has
-    lost. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch, or of a
-    history that has lost: it may come from another partition's file. Behind the end of a log no offset is proven, so
-    there it does not. Nor is one lost if another copy has the same batch elsewhere, or if a gap at its place has room
-    for it and no other copy has anything there. Behind the first lost one, batches are not looked for elsewhere any
-    more.
+    lost. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch: it may come
+    from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one lost if
+    another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has anything
+    there. Behind the first lost one, batches are not looked for elsewhere any more.
     """
-    counting = [other for other in others if not other.has_lost]
     is_first = True
     for batch, gap in strays:
         is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
@@ -117,7 +115,7 @@ def find_lost_strays(
             is_held = (
                 is_held
                 or bool(own)
-                or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in counting)
+                or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in others)
             )
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False

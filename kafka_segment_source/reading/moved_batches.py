@@ -46,7 +46,6 @@ def find_lost_batches(
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
         is_given = moved is not None and _is_given(own, moved, others)
-        damaged = view.probe.at(error.position) if moved is None else None
     if moved is not None:
         if moved.base_offset < segment.span.end:
             passed = _find_passed(split, known, own, moved)
@@ -60,12 +59,7 @@ def find_lost_batches(
             is_wanted = reached <= twin.last_offset and twin.base_offset < split.bounds.offsets.end
             if not is_wanted and not _is_given(own, twin, others):  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
-                yield from _find_of_other_part(split, own, twin, merge)
-    elif damaged is not None:
-        # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
-        passed = _find_passed(split, known, own, damaged)
-        yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))
-    if moved is None and own.log.compacted and error.position is not None:
+    elif own.log.compacted and error.position is not None:
         yield from _find_hidden(own.survey(segment), error.position, split.uncut or split.bounds.offsets, others)
     if not segment.is_last:
         own.survey(segment)
