@@ -9,8 +9,9 @@ an offset twice; a row outside the bounds, or of a partition not asked for; unde
 that was aborted, or was not asked to commit until the read was over, or at or after the last stable offset of that
 moment. A record without an acknowledgement may be there: after a crash nobody knows.
 
-Where several replicas are read, a row at or past the high watermark of before may be of a leader that died: sent, never
-confirmed, and replaced later. Only what was never sent is wrong there.
+Where several replicas are read, the last stable offset may wait for a follower that lacks a marker: there the rows of
+open transactions, and those behind them, are wrong. A row at or past the high watermark of before may be of a leader
+that died: sent, never confirmed, and replaced later. Only what was never sent is wrong there.
 
 Missing is a row that was acknowledged before planning began (under read_committed: committed, and below the last stable
 offset that the broker named before), lies within the bounds, and that the log held all the time:
@@ -31,6 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from tests.conformance.soaking.ledger import NO_OFFSET, NO_TRANSACTION, Fate, Fates, Ledger, Sent
 from tests.conformance.soaking.readers import SCAN, SPLITS, Answer, Question
 from tests.conformance.soaking.topics import BY_NAME, SoakTopic, TopicPartition, key_bytes
@@ -142,7 +144,7 @@ class _Partition:
         verdict.note_wrong("outside the bounds", where, offsets[outside])
         if not question.committed:
             return
-        verdict.note_wrong("beyond the last stable offset", where, offsets[offsets >= self.after.stable])
+        verdict.note_wrong("beyond the last stable offset", where, offsets[offsets >= self._stable_end()])
         transactions = self.sent.transaction[np.maximum(numbers, 0)]
         inside = (numbers >= 0) & (transactions != NO_TRANSACTION)
         fate = self.fates.fate[transactions[inside]]
@@ -150,6 +152,17 @@ class _Partition:
         aborted = fate == Fate.ABORTED
         verdict.note_wrong("aborted", where, offsets[inside][aborted])
         verdict.note_wrong("open", where, offsets[inside][~aborted & (asked > read_until)])
+
+    def _stable_end(self) -> int:
+        """The offset from which on no committed row can be. The broker's last stable offset also waits for the follower
+        of a marker (Kafka: ProducerStateManager.unreplicatedTxns), which the leader's disk has. So where replicas are
+        read, it is that of the first open transaction."""
+        stable = self.after.stable
+        if self.replicas == 1:
+            return stable
+        is_open = self.sent.transaction != NO_TRANSACTION
+        is_open[is_open] = self.fates.fate[self.sent.transaction[is_open]] == Fate.OPEN
+        return int(self.sent.offset[is_open & (self.sent.offset >= stable)].min(initial=MAX_OFFSET))
 
     def _numbers(self, rows: pa.Table, offsets: Longs, times: Longs) -> tuple[Mask, Longs]:
         """Which rows are at offsets that were acknowledged, and the number of each row's record (-1: none has it)."""
