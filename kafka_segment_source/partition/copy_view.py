@@ -19,7 +19,6 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
-from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
@@ -138,14 +137,6 @@ class CopyView:
         with self.open_view(self.log.segments[-1]) as view:
             header = view.probe.torn(self.tail.position)
         return header if header is not None and header.base_offset == self.tail.end else None
-
-    def names_from(self, offset: int) -> bool:
-        """Whether an index file without its `.log` has an entry at or above an offset."""
-        return any(
-            (last := find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)) is not None
-            and last >= offset
-            for orphan in self.log.beside.orphans
-        )
 
     def segment_of(self, offset: int) -> Segment | None:
         """Returns the segment that may hold an offset, by names."""
@@ -294,30 +285,6 @@ class CopyView:
                     return None if last is None or surveyed.faults[-1] is not None else last.last_offset + 1
                 reached = header.last_offset + 1
         return reached
-
-    def may_end_behind(self, size: int, offset: int) -> bool:
-        """Whether the damage at the end of the copy's last file may end a log behind its first `size` bytes.
-
-        Other copies hold so many bytes after the copy's last whole batch, up to `offset`. Where the damage is a chain
-        of whole batches by their lengths, and no batch ends there, compaction has changed the number of bytes. Then
-        none of these batches may state `offset` or a later one that a segment can hold. Nor may the copy have one of
-        them at its place too: that one lies over another batch.
-        """
-        segment = self.log.segments[-1]
-        limit = limit_of(segment.base_offset, segment.next_base_offset)
-        position, end = self.tail.position + size, self.tail.position
-        with self.open_view(segment) as view:
-            ends, highest = {end}, -1
-            while (header := view.probe.at(end)) is not None:
-                if self.has_at_its_place(header):
-                    return False
-                end = header.end
-                ends.add(end)
-                if header.base_offset < limit:
-                    highest = max(highest, header.base_offset)
-            if position in ends or len(ends) == 1 or not view.probe.is_legal_tail(end):
-                return view.probe.is_legal_tail(position)
-        return highest < offset
 
     def rows(self, header: BatchHeader) -> Rows | None:
         """Returns the records of one of the copy's batches, or None if they cannot be decoded."""

@@ -58,6 +58,7 @@ from kafka_segment_source.partition.batch_pairs import (
     walk_backward,
 )
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.missing import read_last_offset
 from kafka_segment_source.partition.twins import has_damaged_twin
 from kafka_segment_source.storage.tiered.names import is_shown
 
@@ -156,7 +157,8 @@ def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence)
 
 
 def find_doubts(copies: Sequence[CopyView]) -> list[str]:
-    """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it.
+    """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it. What a
+    checkpoint says of offsets from where on its copy has lost does not count.
 
     A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
     checkpoint has something else there, unless failOnDataLoss=false.
@@ -165,13 +167,19 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     for copy in copies:
         for other in copies:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
-            if line is None or line[0] >= copy.end or _is_borne_out(other, other.end, line):
+            if line is None or line[0] >= min(copy.end, other.log.offsets.end) or _is_borne_out(other, other.end, line):
                 continue
-            if other.end > line[0] or not other.tail.is_clean or other.names_from(line[0]):
+            if other.end > line[0] or not other.tail.is_clean or _has_index_file_from(other, line[0]):
                 allow_loss(PathError(_explain_contradiction(copy, other, *line)), copy.policy)
             doubts.append(_explain_doubt(copy, other, *line))
             break
     return doubts
+
+
+def _has_index_file_from(copy: CopyView, offset: int) -> bool:
+    """Whether an index file of a copy without its `.log` has an entry at or above an offset."""
+    latest = map(read_last_offset, copy.log.beside.orphans)
+    return any(last is not None and last >= offset for last in latest)
 
 
 def _has_old_end(copy: CopyView) -> bool:

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import MAGIC_V2
+from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_bytes import bytes_between
@@ -240,7 +241,32 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         size += added
     size = max(size, _count_certain_bytes(others, copy.tail.end))
     may_be_torn = size > 0 and not is_shown(copy.log.directory)
-    return size >= damaged or (may_be_torn and copy.may_end_behind(size, reached))
+    return size >= damaged or (may_be_torn and _may_end_behind(copy, size, reached))
+
+
+def _may_end_behind(copy: CopyView, size: int, offset: int) -> bool:
+    """Whether the damage at the end of a copy's last file may end a log behind its first `size` bytes.
+
+    Other copies hold so many bytes after the copy's last whole batch, up to `offset`. Where the damage is a chain
+    of whole batches by their lengths, and no batch ends there, compaction has changed the number of bytes. Then
+    none of these batches may state `offset` or a later one that a segment can hold. Nor may the copy have one of
+    them at its place too: that one lies over another batch.
+    """
+    segment = copy.log.segments[-1]
+    limit = limit_of(segment.base_offset, segment.next_base_offset)
+    position, end = copy.tail.position + size, copy.tail.position
+    with copy.open_view(segment) as view:
+        ends, highest = {end}, -1
+        while (header := view.probe.at(end)) is not None:
+            if copy.has_at_its_place(header):
+                return False
+            end = header.end
+            ends.add(end)
+            if header.base_offset < limit:
+                highest = max(highest, header.base_offset)
+        if position in ends or len(ends) == 1 or not view.probe.is_legal_tail(end):
+            return view.probe.is_legal_tail(position)
+    return highest < offset
 
 
 def _has_other_batches_behind(copy: CopyView, others: Sequence[CopyView]) -> bool:

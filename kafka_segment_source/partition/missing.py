@@ -258,7 +258,7 @@ def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
     Of those beside an empty `.log`, only the ones with an entry count: a new segment has none yet.
     """
     listed = [
-        orphan for orphan in copy.beside.orphans if not orphan.has_empty_log or _read_last_offset(orphan) is not None
+        orphan for orphan in copy.beside.orphans if not orphan.has_empty_log or read_last_offset(orphan) is not None
     ]
     if not listed:
         return []
@@ -285,7 +285,7 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
         if not together:
             continue
         latest = next(
-            (offset for orphan in reversed(together) if (offset := _read_last_offset(orphan)) is not None), None
+            (offset for orphan in reversed(together) if (offset := read_last_offset(orphan)) is not None), None
         )
         first = max(together[0].base_offset, start)
         end = kafka_format.MAX_OFFSET if is_after else starts[slot]
@@ -316,7 +316,7 @@ def _check_seams(
     starts = _list_starts(log)
     latest_of: dict[tuple[str, int], tuple[int, Orphan]] = {}  # by directory and base offset
     for orphan in orphans:
-        latest, key = _read_last_offset(orphan), (parent_of(orphan.path), orphan.base_offset)
+        latest, key = read_last_offset(orphan), (parent_of(orphan.path), orphan.base_offset)
         if latest is not None and latest > latest_of.get(key, (-1, orphan))[0]:
             latest_of[key] = latest, orphan
     for (directory, base_offset), (latest, orphan) in latest_of.items():
@@ -340,7 +340,7 @@ def _name_emptied(log: PartitionLog, orphans: list[Orphan], start: int) -> Itera
     starts = _list_starts(log)
     named: set[tuple[str, int]] = set()
     for orphan in orphans:
-        slot, latest = bisect_right(starts, orphan.base_offset), _read_last_offset(orphan)
+        slot, latest = bisect_right(starts, orphan.base_offset), read_last_offset(orphan)
         key = parent_of(orphan.path), orphan.base_offset
         if not orphan.has_empty_log or latest is None or slot == 0 or key in named:
             continue
@@ -361,7 +361,8 @@ def _explain_orphans(orphans: list[Orphan]) -> str:
     return f"{orphans[0].path!r} and the index files of {segments - 1:,} more segments are there without their .log"
 
 
-def _read_last_offset(orphan: Orphan) -> int | None:
+def read_last_offset(orphan: Orphan) -> int | None:
+    """Returns the last offset that an index file without its `.log` has an entry for. None if it has none."""
     return find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)
 
 

@@ -15,6 +15,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.partition.batch_pairs import walk_backward
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.strays import Stray
 from kafka_segment_source.storage.files import InputFile
@@ -139,8 +140,9 @@ def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterat
 
 def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
     """Yields segments with batches whose place is in doubt, and whose offsets another copy has in batches of an
-    earlier leader epoch: these may be the stale tail of that copy. No other copy has the batches. Each segment has
-    their offsets, joined. Segments are looked at as `find_hidden_batches` does.
+    earlier leader epoch: these may be the stale tail of that copy. They are not if a batch of a later leader follows
+    them. No other copy has the batches. Each segment has their offsets, joined. Segments are looked at as
+    `find_hidden_batches` does.
     """
     for copy in copies:
         others = [other for other in copies if other is not copy]
@@ -148,11 +150,19 @@ def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tup
             replaced = [
                 batch
                 for batch in sorted(_find_doubtful(copy, segment), key=lambda batch: batch.base_offset)
-                if any(has_earlier_epoch(other, batch) for other in others if not other.has_lost)
+                if _are_replaced_by(batch, [other for other in others if not other.has_lost])
                 and not is_elsewhere(copy, segment, batch, others)
             ]
             if replaced:
                 yield segment, join_batches(replaced)
+
+
+def _are_replaced_by(batch: BatchHeader, others: Sequence[CopyView]) -> bool:
+    """Whether other copies have batches of an earlier leader epoch at the offsets of a batch, and none of them goes on
+    with a later leader, who kept these."""
+    holders = [other for other in others if has_earlier_epoch(other, batch)]
+    last = [next(walk_backward(other), None) for other in holders]
+    return bool(holders) and not any(header is not None and header.leader_epoch > batch.leader_epoch for header in last)
 
 
 def _find_doubtful(copy: CopyView, segment: Segment) -> list[BatchHeader]:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.gaps import GapInCopyError
@@ -255,21 +253,6 @@ def survey_copies(
     return surveyed
 
 
-def _is_damaged_batch(file: Survey, extent: Extent) -> bool:
-    """Whether an extent is one damaged batch: its header states just these offsets, and its length ends where the next
-    batch begins."""
-    error = extent.error
-    if extent.holding != DAMAGED or not isinstance(error, CorruptRecordError) or error.path != file.segment.path:
-        return False
-    place = next((place for place in file.left_out_places() if place.start == error.position), None)
-    if place is None:
-        return False
-    with SegmentView(file.segment, Trust()) as view:
-        batch = view.probe.at(place.start)
-    held = None if batch is None else OffsetRange(batch.base_offset, batch.last_offset + 1)
-    return batch is not None and (batch.end, held) == (place.end, extent.offsets)
-
-
 def _note_failure(extents: Iterator[Extent], failed: OffsetRange, error: DataError) -> Iterator[Extent]:
     """Yields the extents of a file, in which some offsets count as damaged."""
     for extent in extents:
@@ -292,27 +275,39 @@ def _narrow_damage(extent: Extent, batch: BatchHeader) -> list[Extent]:
     ]
 
 
+def _is_damaged_batch(surveyed_file: Survey, extent: Extent) -> bool:
+    """Whether an extent is one damaged batch whose header states just these offsets."""
+    batch = _read_damaged_batch(surveyed_file, extent)
+    return batch is not None and OffsetRange(batch.base_offset, batch.last_offset + 1) == extent.offsets
+
+
 def _find_damaged_batch(surveyed_file: Survey, extent: Extent, others: Sequence[Survey]) -> BatchHeader | None:
     """Returns the header of the one batch that an extent of damage is, if another copy has that batch. Otherwise None.
 
-    The damage begins with the header of the batch, which states its CRC, and ends where the next sound batch begins. So
-    the file never held anything else there.
+    The header states the CRC of the batch. So the file never held anything else there. Nothing says where damage at the
+    end of a file ends.
     """
+    batch = _read_damaged_batch(surveyed_file, extent)
+    if batch is None or batch.end == surveyed_file.segment.size:
+        return None
+    return batch if any(_has_batch(other, batch) for other in others) else None
+
+
+def _read_damaged_batch(surveyed_file: Survey, extent: Extent) -> BatchHeader | None:
+    """Returns the header that damage begins with, if its length ends where the damage does. Otherwise None."""
     error, segment = extent.error, surveyed_file.segment
     if extent.holding != DAMAGED or not isinstance(error, CorruptRecordError) or error.path != segment.path:
         return None
-    following = np.searchsorted(surveyed_file.batches[batch_headers.POSITION], error.position, side="right")
-    if following == surveyed_file.batches.shape[1]:
-        return None  # nothing says where damage at the end of a file ends
+    place = next((place for place in surveyed_file.left_out_places() if place.start == error.position), None)
+    if place is None:
+        return None
     try:
         with SegmentView(segment, Trust()) as view:
-            batch = view.probe.at(error.position)
-            is_whole = batch is not None and view.probe.proven(error.position) is not None
+            batch = view.probe.at(place.start)
+            is_whole = view.probe.proven(place.start) is not None
     except UNUSABLE:
         return None
-    if batch is None or is_whole or batch.end != surveyed_file.header(int(following)).position:
-        return None
-    return batch if any(_has_batch(other, batch) for other in others) else None
+    return None if batch is None or is_whole or batch.end != place.end else batch
 
 
 def _has_batch(surveyed_file: Survey, batch: BatchHeader) -> bool:

@@ -143,6 +143,30 @@ def test_a_torn_end_that_states_a_later_leader(hurt: dict[int, str], turn: int, 
 
 
 @TURNS
+@pytest.mark.parametrize("cut", [0, 4])
+@pytest.mark.parametrize("own", ["[19-20 e3]", "[19-20 e3] [21-22 e3]"])
+@pytest.mark.parametrize("follower", [(), ({10: "[10-18 e2] [19-21 e2]"},)])
+def test_a_replaced_leader_that_died_while_it_wrote(
+    follower: tuple[dict[int, str], ...],
+    own: str,
+    cut: int,
+    turn: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A still later leader went on with the batches of the earlier one, also those that only a follower has beside."""
+    copies = {10: "[10-18 e2]"}, {10: "[10-18 e2] [19-21 e2] [22-25 e9]"}, *follower
+    paths = write_copies(tmp_path, *copies, epochs=("2 0, 3 19", "2 0, 9 22", *(["2 0"] if follower else [])))
+    file = Path(paths[0], "t-0", writer.segment_name(10))
+    batches = encode_batches(own)
+    file.write_bytes(file.read_bytes() + batches[: len(batches) - cut])
+    assert offsets(paths[::turn]) == list(range(10, 26))
+    assert offsets(paths[::turn], endingOffsets={"t": {"0": 21}}) == list(range(10, 21))
+    assert "no batch there shows it" not in caplog.text
+    assert kafkaseg.verify(paths[::turn]).is_ok
+
+
+@TURNS
 def test_damage_at_the_end_that_another_copy_holds(turn: int, tmp_path: Path) -> None:
     hurt = {10: "[10-18 e2] [19-21 e3 !]"}
     paths = write_copies(tmp_path, hurt, {10: "[10-18 e2] [19-21 e3]"})[::turn]
