@@ -2216,6 +2216,20 @@ LOOSENED = [
         ("loss: lost offsets are an error", "if policy.fail_on_data_loss:", "if False:"),
     ),
     *_of(
+        "partition/batch_pairs.py",
+        f"{_SEAMS} tests/unit/partition/test_batch_pairs.py",
+        (
+            "seams: a batch is compared with the next one of the other copy, if none is beside it",
+            "if twin_before.header.last_offset < before.header.base_offset:",
+            "if False:",
+        ),
+        (
+            "seams: so it is where the other copy has it",
+            "elif before.header.last_offset < twin_before.header.base_offset:",
+            "elif False:",
+        ),
+    ),
+    *_of(
         "partition/twins.py",
         _SEAMS,
         (

@@ -155,6 +155,11 @@ def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) 
             yield from ((batch, twin) for twin in _take_later([twin_before], twins, batch))
         elif twin_before is None and before is not None:
             yield from ((batch, twin) for batch in _take_later([before], batches, twin))
+        elif before is not None and twin_before is not None and bases[0] == bases[1]:
+            if twin_before.header.last_offset < before.header.base_offset:
+                yield before, twin
+            elif before.header.last_offset < twin_before.header.base_offset:
+                yield batch, twin_before
         batch, twin = before, twin_before
 
 

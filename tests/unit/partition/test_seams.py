@@ -167,6 +167,19 @@ def test_a_replaced_leader_that_died_while_it_wrote(
 
 
 @TURNS
+@MARKED
+@pytest.mark.parametrize("epochs", [("0 10, 4 11", "0 10, 5 18"), ("", "")])
+def test_a_batch_of_a_replaced_leader_below_one_of_an_earlier_leader(
+    epochs: tuple[str, str], marked: tuple[int, ...], turn: int, tmp_path: Path
+) -> None:
+    """Compaction left nothing of the log there. The next batch shows that its leader was an earlier one."""
+    stale, log = {10: "[10 e0] [11-14 e4] [15-17 e4]"}, {10: "[10 e0] [15-17 e0] [18-20 e5]"}
+    paths = write_copies(tmp_path, stale, log, epochs=epochs)
+    mark_as_compacted(paths, marked)
+    assert offsets(paths[::turn]) == [10, *range(15, 21)]
+
+
+@TURNS
 def test_damage_at_the_end_that_another_copy_holds(turn: int, tmp_path: Path) -> None:
     hurt = {10: "[10-18 e2] [19-21 e3 !]"}
     paths = write_copies(tmp_path, hurt, {10: "[10-18 e2] [19-21 e3]"})[::turn]
