@@ -59,6 +59,9 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
     twin = high.batch_at(min(batch.last_offset, low.end - 1))
     if twin is None:
         return False
+    following = _find_following(high, twin)
+    if following is not None and 0 <= following.leader_epoch < twin.leader_epoch:
+        return False  # what lies behind is of another history
     shown = relate_batches(low, batch, high, twin)
     return shown == SAME or (shown == SILENT and UNKNOWN in (batch.leader_epoch, twin.leader_epoch))
 
@@ -240,7 +243,8 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     Epochs never fall along a log, and no CRC covers them. Where one falls, it is in order again without the batch
     before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. The one
     that has the epoch of the checkpoint is right. A broker notes an epoch before it appends the first batch of it
-    (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines.
+    (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines. So it may
+    be if another copy has the same batch with another epoch.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
@@ -252,7 +256,7 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
         is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)
-        is_odd = falls and (last == UNKNOWN or first <= last)
+        is_odd = (falls and (last == UNKNOWN or first <= last)) or (copy.has_odd_epoch and _is_last(copy, batch))
         is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
         if is_doubtful and following is not None and after is following:
             yield _Witness(following, is_doubtful=False)

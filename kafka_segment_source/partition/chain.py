@@ -27,13 +27,19 @@ from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET, segment_file
 from kafka_segment_source.logdir.checkpoints import read_topic_id
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
-from kafka_segment_source.partition.twins import find_hidden_batches, find_replaced, leave_misplaced_end
+from kafka_segment_source.partition.twins import (
+    find_hidden_batches,
+    find_replaced,
+    find_whole_strays,
+    leave_misplaced_end,
+)
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -174,7 +180,9 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
             _drop_unused(segment, copy, within, chain) for segment in copy.log.segments if segment.path not in read
         ]
     warnings.add(_explain_choice(logs, read_for), "several copies")
-    cut = [copy for copy in copies if not copy.tail.is_clean and copy.log is not read_for[-1][0]]
+    thinned = [_explain_thinned(segment, batch) for segment, batch in _find_thinned(copies, near, parts)]
+    warnings.add_all(thinned, "thinned")
+    cut = [copy for copy in copies if _is_cut(copy, parts)]
     warnings.add_all((_explain_cut(copy, parts) for copy in cut), "a copy ends in damage")
     return replace(
         read_for[0][0],
@@ -313,7 +321,7 @@ def _find_torn_starts(copies: Sequence[CopyView], start: int) -> Iterator[Hole]:
     """Yields the offsets of copies that begin below the first offset that is read, and that have bytes, but no whole
     batch."""
     for copy in copies:
-        if copy.start < start and copy.end <= copy.start and not copy.tail.is_clean:
+        if copy.start < start and copy.tail.end <= copy.start and not copy.tail.is_clean:
             why = f"{copy.log.segments[-1].path!r} has bytes there, and no whole batch"
             yield Hole(OffsetRange(copy.start, start), why)
 
@@ -322,12 +330,18 @@ def _find_misplaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[H
     """Yields the offsets of batches that lie at a wrong place, and that no copy has at their place. Compaction explains
     none of them."""
     for segment, hidden in find_hidden_batches(copies, near):
-        name = segment_file(segment.span.end)
-        why = f"{segment.path!r} has them, although the next file, {name}, begins there by its name"
-        yield from (Hole(offsets, why) for offsets in hidden)
+        yield from (Hole(offsets, _explain_hidden(segment, offsets)) for offsets in hidden)
     for segment, replaced in find_replaced(copies, near):
         why = f"{segment.path!r} has them in or beside damage, of a later leader epoch than the batches of another copy"
         yield from (Hole(offsets, why) for offsets in replaced)
+
+
+def _explain_hidden(segment: Segment, offsets: OffsetRange) -> str:
+    if offsets.end > segment.span.end:
+        name = segment_file(segment.span.end)
+        return f"{segment.path!r} has them, although the next file, {name}, begins there by its name"
+    later = ", and is named after a later offset" if offsets.start < segment.span.start else ""
+    return f"{segment.path!r} has them at a wrong place{later}"
 
 
 def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
@@ -341,10 +355,41 @@ def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLo
     return f"{said}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
 
 
+def _find_thinned(
+    copies: Sequence[CopyView], near: OffsetRange, parts: Sequence[tuple[CopyView, OffsetRange]]
+) -> Iterator[tuple[Segment, BatchHeader]]:
+    """Yields batches at a wrong place whose offsets are read from a compacted copy instead. parts: which copy is read
+    for which offsets."""
+    compacted = [offsets for copy, offsets in parts if copy.log.compacted]
+    for segment, batch in find_whole_strays(copies, near) if compacted else ():
+        stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
+        if any(not stated.intersect(offsets).is_empty for offsets in compacted):
+            yield segment, batch
+
+
+def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
+    return (
+        f"{segment.path!r} has a batch at a wrong place, at byte {batch.position}: its offsets {batch.base_offset} to"
+        f" {batch.last_offset} are read from a copy that was compacted: records that compaction removed are not returned"
+    )
+
+
+def _is_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> bool:
+    """Whether a copy ends in damage, and another one is read behind. parts: which copy is read for which offsets."""
+    behind = OffsetRange(copy.tail.end)
+    is_hurt = not copy.tail.is_clean or (copy.tail.damage is not None and not copy.has_misplaced_end)
+    return is_hurt and any(reader is not copy and not part.intersect(behind).is_empty for reader, part in parts)
+
+
 def _explain_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> str:
     """Returns one sentence about a copy that ends in damage. parts: which copy is read for which offsets."""
     behind = OffsetRange(copy.tail.end)
-    lost = {reader.log.directory for reader, part in parts if reader.has_lost and not part.intersect(behind).is_empty}
+    behind_end = [reader for reader, part in parts if not part.intersect(behind).is_empty]
+    lost = {
+        reader.log.directory
+        for reader in behind_end
+        if reader.has_lost or (reader.log.compacted and not copy.log.compacted)
+    }
     thinned = f", and compaction may have removed records of them from {' and '.join(map(repr, sorted(lost)))}"
     where = f"after offset {copy.tail.end - 1}" if copy.tail.end > copy.start else f"from byte {copy.tail.position} on"
     return (

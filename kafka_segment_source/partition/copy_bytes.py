@@ -57,12 +57,13 @@ def _find_place(copy: CopyView, offset: int) -> _Place:
 
 
 def _count_stray_bytes(copy: CopyView, segment: Segment | None, start: int, end: int) -> int:
-    """Returns the bytes between two positions of whole batches that state other offsets than those around them, as far
-    as they are known: they are no bytes of the segment's offsets."""
+    """Returns the bytes between two positions of whole batches that state other offsets than those around them, or are
+    there twice, as far as they are known: they are no bytes of the segment's offsets."""
     if segment is None:
         return 0
     if segment.is_last:
-        return sum(stray.batch.size for stray in copy.tail.strays if start <= stray.batch.position < end)
+        left_out = [*(stray.batch for stray in copy.tail.strays), *copy.tail.doubled]
+        return sum(batch.size for batch in left_out if start <= batch.position < end)
     surveyed = copy.survey_of(segment)
     places = [] if surveyed is None else [place for place in surveyed.left_out_places() if start <= place.start < end]
     if not places:

@@ -15,7 +15,7 @@ from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
-from kafka_segment_source.partition.strays import Stray, find_strays
+from kafka_segment_source.partition.strays import Stray, find_stray_batches
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Policy
 
@@ -29,7 +29,7 @@ class Tail:
     expected: the offset after the batch before the last one; None if it is not known.
     before: the damage right before the last batch. None if there is none.
     strays: whole batches that were left out, as their offsets contradict those around them. Not those that the file
-        also has at their place.
+        also has at their place: these are doubled.
     is_torn: whether bytes of the damage are no whole batch, or one that the file also has at its place.
     """
 
@@ -41,6 +41,7 @@ class Tail:
     expected: int | None = None
     before: DataError | None = None
     strays: tuple[Stray, ...] = ()
+    doubled: tuple[BatchHeader, ...] = ()
     is_torn: bool = False
 
 
@@ -82,8 +83,8 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
         expected = segment.base_offset
     before = None if last is None else surveyed.faults[-2]
-    strays, is_torn = find_strays(surveyed, policy)
+    left_out = find_stray_batches(surveyed, policy)
     damage = surveyed.faults[-1] or surveyed.find_displaced()
-    if damage is None and strays:
+    if damage is None and left_out.strays:
         damage = next(place.fault for place in surveyed.left_out_places())
-    return Tail(end, position, last, is_clean, damage, expected, before, strays, is_torn)
+    return Tail(end, position, last, is_clean, damage, expected, before, *left_out)

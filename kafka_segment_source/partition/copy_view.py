@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
@@ -26,7 +26,7 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, VOID
 from kafka_segment_source.partition.copy_tail import Tail, find_tail
-from kafka_segment_source.partition.strays import Stray, find_strays
+from kafka_segment_source.partition.strays import Stray, find_stray_batches
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class CopyView:
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     has_proven_end: whether another copy has its last batch at the same place.
+    has_odd_epoch: whether another copy has its last batch with another leader epoch. No CRC covers it.
     positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
     """
@@ -52,6 +53,7 @@ class CopyView:
         self.has_lost = False
         self.has_misplaced_end = False
         self.has_proven_end = False
+        self.has_odd_epoch = False
         self.policy = policy
         self.positions: dict[tuple[str, int], tuple[int, int]] = {}
         self._bases = [segment.base_offset for segment in log.segments]
@@ -208,10 +210,13 @@ class CopyView:
 
     def first_offset_of(self, segment: Segment) -> int:
         """Returns the offset of the first batch of a segment. Its base offset if its bytes do not prove another one: a
-        wrapper of magic 0 or 1 states only its last offset."""
+        wrapper of magic 0 or 1 states only its last offset. With damage right behind it, the segment is read."""
         if segment.path not in self._firsts:
             with self.open_view(segment) as view:
-                self._firsts[segment.path] = _find_first_offset(view)
+                headers = list(islice(view.probe.walk(0), 2))
+            self._firsts[segment.path] = _find_first_offset(segment, headers[0] if headers else None)
+            if None in headers:
+                self.survey(segment)
         return self._firsts[segment.path]
 
     def is_misplaced_before(self, segment: Segment, fault: DataError, expected: int, header: BatchHeader) -> bool:
@@ -244,7 +249,7 @@ class CopyView:
             return self.tail.strays
         surveyed = self.survey_of(segment)
         if surveyed is not None and segment.path not in self._strays:
-            self._strays[segment.path] = find_strays(surveyed, self.policy)[0]
+            self._strays[segment.path] = find_stray_batches(surveyed, self.policy).strays
         return self._strays.get(segment.path, ())
 
     def strays_of(self, segment: Segment) -> list[Stray]:
@@ -272,8 +277,8 @@ class CopyView:
         return tuple(runs)
 
     def _find_end(self, segment: Segment) -> int | None:
+        self.first_offset_of(segment)
         with self.open_view(segment) as view:
-            self._firsts[segment.path] = _find_first_offset(view)
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
                 return None
@@ -314,17 +319,18 @@ class CopyView:
         """Returns the survey of a segment if it was read before, or None."""
         return self._surveys.get(segment.path)
 
-    def leave_last_batch(self, log: PartitionLog) -> None:
-        """Leaves out the last batch, as it states wrong offsets. log: what is read of the copy now.
+    def leave_last_batch(self, log: PartitionLog, *, is_held: bool) -> None:
+        """Leaves out the last batch, as it states wrong offsets. log: what is read of the copy now. is_held: whether
+        another copy has the batch.
 
-        Damage right before it is the damage at the end then, if none follows the batch.
+        Damage right before it is the damage at the end then, if none follows the batch, or if no copy holds it.
         """
         tail, damage = self.tail, self.tail.before
         assert tail.last is not None
         assert tail.expected is not None
         self.has_misplaced_end = True
         self._tail = replace(tail, end=tail.expected, position=tail.last.position, last=None)
-        if tail.damage is None and damage is not None:
+        if damage is not None and (tail.damage is None or not is_held):
             position = tail.last.position if damage.position is None else damage.position
             self._tail = replace(self._tail, position=position, damage=damage, is_torn=True)
         self.log = log
@@ -374,8 +380,7 @@ class CopyView:
         return SegmentView(segment, self.policy.trust)
 
 
-def _find_first_offset(view: SegmentView) -> int:
-    segment, header = view.segment, next(view.probe.walk(0), None)
+def _find_first_offset(segment: Segment, header: BatchHeader | None) -> int:
     if header is None or header.magic < MAGIC_V2:
         return segment.base_offset
     is_inside = header.last_offset < limit_of(segment.base_offset, segment.next_base_offset)

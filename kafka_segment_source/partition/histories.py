@@ -104,6 +104,8 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
 
     Raises PathError if copies contradict each other and no epoch decides.
     """
+    for copy in copies:
+        copy.has_odd_epoch = any(_states_other_epoch(copy, other) for other in copies)
     if not any(_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)):
         return []
     named = [_find_latest_epoch(copy) for copy in copies]
@@ -130,6 +132,16 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
                 Fence(loser, winner, end, parting.first, parting.epochs, (named[loser], named[winner]), is_proven)
             )
     return fences
+
+
+def _states_other_epoch(copy: CopyView, other: CopyView) -> bool:
+    """Whether another copy has the last batch of a copy with another leader epoch: followers fetch batches byte for
+    byte, so one of the two is damaged."""
+    last = copy.last_batch
+    there = other.batch_at(last.base_offset) if last is not None and other.log.segments else None
+    if last is None or there is None or there.leader_epoch == last.leader_epoch:
+        return False
+    return (there.base_offset, there.size, there.crc) == (last.base_offset, last.size, last.crc)
 
 
 def _find_stated_start(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:

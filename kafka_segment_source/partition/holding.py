@@ -85,6 +85,8 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
     differing = [other for other in others if other.differs(segment)]
     if segment.is_last:
         tail = copy.tail
+        if differing:
+            copy.first_offset_of(segment)  # reads the file where its first batch is at a wrong place
         before_end = _leave_gaps(copy, segment, _rate_density(copy, segment, tail.end, differing), bool(differing))
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
             return *before_end, (OffsetRange(tail.end), DAMAGED)
@@ -110,11 +112,13 @@ def _begins_in_old_format(copy: CopyView, segment: Segment) -> bool:
 
 
 def _find_first_offset(copy: CopyView, segment: Segment) -> int:
-    """Returns the offset of the first batch. If the name is lower, the segment before is looked at: it may have batches
-    that only the name cuts off (`twins.find_hidden_batches`)."""
-    first = copy.first_offset_of(segment)
+    """Returns the offset of the first batch. If the name is lower, or may be, the segment before is looked at: it may
+    have batches that only the name cuts off (`twins.find_hidden_batches`)."""
+    first, surveyed = copy.first_offset_of(segment), copy.survey_of(segment)
+    if surveyed is not None and surveyed.faults[0] is not None:
+        return segment.base_offset  # the first batch is at a wrong place, or damage lies before it
     before = copy.segment_before(segment)
-    if first > segment.base_offset and before is not None:
+    if before is not None and (first > segment.base_offset or _begins_in_old_format(copy, segment)):
         copy.end_of(before)
     return first
 
@@ -217,12 +221,13 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False
     is_over = _has_other_batches_behind(copy, others)
-    is_foreign = copy.tail.last is None and bool(copy.tail.strays)
-    if is_foreign and (is_over or all(other.end <= copy.log.segments[-1].base_offset for other in others)):
-        return False
-    if not copy.tail.is_torn and not is_over:
-        return True
     last = copy.log.segments[-1]
+    is_foreign = copy.tail.last is None and bool(copy.tail.strays) and not copy.has_misplaced_end
+    if is_foreign and (is_over or all(other.end <= last.base_offset for other in others)):
+        return False
+    is_earlier_file = is_foreign and _has_earlier_bytes(copy)
+    if not copy.tail.is_torn and not is_over and not is_earlier_file:
+        return True
     if last.is_of_unknown_size:
         if any(_is_same_upload(segment, last) for other in others for segment in other.log.segments):
             return True
@@ -240,7 +245,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
         reached, added = max(more)
         size += added
     size = max(size, _count_certain_bytes(others, copy.tail.end))
-    may_be_torn = size > 0 and not is_shown(copy.log.directory)
+    may_be_torn = size > 0 and not is_earlier_file and not is_shown(copy.log.directory)
     return size >= damaged or (may_be_torn and _may_end_behind(copy, size, reached))
 
 
@@ -267,6 +272,17 @@ def _may_end_behind(copy: CopyView, size: int, offset: int) -> bool:
         if position in ends or len(ends) == 1 or not view.probe.is_legal_tail(end):
             return view.probe.is_legal_tail(position)
     return highest < offset
+
+
+def _has_earlier_bytes(copy: CopyView) -> bool:
+    """Whether all batches of the last file are of offsets before its name, and no other file has some from there on:
+    its name may be right, and its bytes are those of another file."""
+    last = copy.log.segments[-1]
+    before = copy.segment_before(last)
+    if before is not None:
+        copy.end_of(before)  # reads the file where it has batches behind its end
+    own = (stray.batch for segment in copy.log.segments for stray in copy.all_strays_of(segment))
+    return all(batch.last_offset < last.base_offset for batch in own)
 
 
 def _has_other_batches_behind(copy: CopyView, others: Sequence[CopyView]) -> bool:

@@ -25,22 +25,36 @@ class Stray(NamedTuple):
     gap: OffsetRange
 
 
-def find_strays(surveyed: Survey, policy: Policy) -> tuple[tuple[Stray, ...], bool]:
-    """Returns the whole batches that a survey of a segment left out, but for those that the segment also has at their
-    place. Returns too whether there are other bytes that no gap explains, or such batches behind the last one: they may
-    lie over others."""
+class StrayBatches(NamedTuple):
+    """The whole batches that a survey of a segment left out.
+
+    strays: those that the segment has nowhere else.
+    doubled: those that it also has at their place.
+    is_torn: whether there are other bytes that no gap explains, or doubled batches behind the last one: they may lie
+        over others.
+    """
+
+    strays: tuple[Stray, ...]
+    doubled: tuple[BatchHeader, ...]
+    is_torn: bool
+
+
+def find_stray_batches(surveyed: Survey, policy: Policy) -> StrayBatches:
+    """Returns the whole batches that a survey of a segment left out."""
     strays: list[Stray] = []
+    doubled: list[BatchHeader] = []
     is_torn = False
     with SegmentView(surveyed.segment, policy.trust) as view:
         for place in surveyed.left_out_places():
             whole, end = read_whole_batches(view, place.start, place.end)
             moved = [batch for batch in whole if not surveyed.has(batch)]
+            doubled += (batch for batch in whole if surveyed.has(batch))
             is_over = place.fault is surveyed.faults[-1] and len(moved) < len(whole)
             is_torn = is_torn or is_over or (end < place.end and place.gap.is_empty)
             following = view.probe.at(place.end)
             hides_first = following is not None and following.is_wrapper  # so nothing says where the gap ends
             strays += _explain_by_gap(moved, OffsetRange(0, 0) if hides_first else place.gap)
-    return tuple(strays), is_torn
+    return StrayBatches(tuple(strays), tuple(doubled), is_torn)
 
 
 def read_whole_batches(view: SegmentView, start: int, end: int) -> tuple[list[BatchHeader], int]:
@@ -54,7 +68,9 @@ def read_whole_batches(view: SegmentView, start: int, end: int) -> tuple[list[Ba
 
 
 def _explain_by_gap(batches: list[BatchHeader], gap: OffsetRange) -> list[Stray]:
-    """Returns batches that were left out at one place, each with the gap there if it has room for all of them."""
+    """Returns batches that were left out at one place, each with the gap there if it has room for all of them. Nothing
+    says how many offsets a wrapper needs."""
     needed = sum(batch.last_offset - batch.base_offset + 1 for batch in batches)
-    room = gap if needed <= gap.end - gap.start else OffsetRange(0, 0)
+    has_room = needed <= gap.end - gap.start and not any(batch.is_wrapper for batch in batches)
+    room = gap if has_room else OffsetRange(0, 0)
     return [Stray(batch, room) for batch in batches]

@@ -31,7 +31,7 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     same batch inside the gap. Or the batch was believed against one before it that another copy has at its place.
     """
     tail, last = copy.tail, copy.tail.last
-    if last is None or tail.expected is None or last.base_offset <= tail.expected:
+    if last is None or tail.expected is None or (last.base_offset <= tail.expected and not tail.strays):
         return None
     at_its_place = [other for other in others if other.has_at_its_place(last)]
     segment = copy.log.segments[-1]
@@ -45,7 +45,7 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
         log = copy.log
         if is_cut:  # FAILFAST reads on, to the damage around the batch
             log = replace(log, offsets=log.offsets.intersect(OffsetRange(end=tail.expected)))
-        copy.leave_last_batch(log)
+        copy.leave_last_batch(log, is_held=header is not None)
         return (
             f"{segment.path!r} has a wrong offset at byte {last.position}: found {last.base_offset}, and"
             f" {other.log.directory!r} has the {_name_proof(header, before)}; it is read from there"
@@ -118,24 +118,34 @@ def find_lost_strays(
                 or bool(own)
                 or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in others)
             )
+        is_explained = is_explained or batch.count == 0
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
             yield batch
 
 
 def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
-    """Yields segments with whole batches behind the last offset that their names leave to them, if these lie nowhere
-    else: the next file has a lower name than its first batch. Each has the offsets of these batches, joined. Only
-    segments whose end is known to be damaged are looked at.
+    """Yields segments with whole batches at offsets that their names do not leave to them, if these lie nowhere else:
+    the next file has a lower name than its first batch, or this one a later name. Each has the offsets of these
+    batches, joined. Only segments whose end is known to be damaged are looked at.
 
     near: the offsets around which segments are looked at.
     """
     for copy in copies:
         others = [other for other in copies if other is not copy]
-        for segment in (one for one in copy.segments_around(near) if not one.is_last):
-            hidden = join_batches(find_lost_strays(copy, segment, copy.strays_of(segment), others))
+        for segment in copy.segments_around(near):
+            strays = copy.all_strays_of(segment) if copy.log.compacted else copy.strays_of(segment)
+            strays = [stray for stray in strays if _is_hidden(copy, segment, stray)]
+            hidden = join_batches(find_lost_strays(copy, segment, strays, others))
             if hidden:
                 yield segment, hidden
+
+
+def _is_hidden(copy: CopyView, segment: Segment, stray: Stray) -> bool:
+    """Whether a batch that a segment has at a wrong place may belong where it says. In a last segment, that is before
+    the end of the copy, where it has no others: nothing else ends that segment."""
+    stated = OffsetRange(stray.batch.base_offset, stray.batch.last_offset + 1)
+    return not segment.is_last or (stated.end <= copy.tail.end and not copy.has_batches_in(stated))
 
 
 def find_replaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
@@ -192,8 +202,18 @@ def find_moved(copy: CopyView, near: OffsetRange, others: Sequence[CopyView]) ->
         batch
         for segment in copy.segments_around(near)
         for batch, _ in copy.strays_of(segment)
-        if not copy.has_at_its_place(batch) and any(_gives(other, copy, segment, batch) for other in others)
+        if not is_in_place(copy, segment, batch, copy) and any(_gives(other, copy, segment, batch) for other in others)
     )
+
+
+def find_whole_strays(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, BatchHeader]]:
+    """Yields whole batches at a wrong place in copies that are not compacted, where no copy has the same one at its
+    place."""
+    for copy in copies:
+        for segment in () if copy.log.compacted else copy.segments_around(near):
+            for batch, _ in copy.all_strays_of(segment):
+                if not any(other.has_at_its_place(batch) for other in copies):
+                    yield segment, batch
 
 
 def _gives(other: CopyView, copy: CopyView, segment: Segment, batch: BatchHeader) -> bool:

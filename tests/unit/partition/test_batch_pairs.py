@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_segment_source.options import parse_options
@@ -22,6 +22,7 @@ copies = st.lists(st.sampled_from([None, 0, 1, 2]), min_size=4, max_size=4).map(
 )
 
 
+@settings(max_examples=400)
 @given(copies, copies)
 def test_the_order_of_the_two_copies(one: list[tuple[int, int, int]], other: list[tuple[int, int, int]]) -> None:
     with TemporaryDirectory() as root:

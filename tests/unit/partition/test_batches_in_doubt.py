@@ -78,12 +78,12 @@ def test_the_only_batch_of_a_last_file_in_a_file_that_is_not_read(turn: int, tmp
 
 @TURNS
 def test_a_moved_batch_of_another_part_of_its_file(turn: int, tmp_path: Path) -> None:
-    """The plan reads 0 to 3 and 6 to 7 from the compacted copy's file, and 4 to 5 from the other copy. The first part
-    meets the batch that belongs into the last one."""
+    """The plan reads 0 to 3 and 6 to 7 from the compacted copy's file, and 4 to 5 from the other copy. It knows the
+    batch, as it reads the file where it does not begin as its name says."""
     hurt = {0: "[6-7 e0] [0-3 e0] [4-5 e0] [8-9 e0]", 10: "[10 e0]"}
     paths = write_copies(tmp_path, hurt, {0: "[0-3 e0]", 4: "[4-5 e0]"})
     mark(paths[0])
-    with pytest.raises(CorruptRecordError, match="offset 6: found 6 to 7"):
+    with pytest.raises(DataLossError, match=r"has them at a wrong place: no file holds the offsets 6 to 7"):
         read(paths[::turn])
 
 

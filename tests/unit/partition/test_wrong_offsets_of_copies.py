@@ -229,12 +229,12 @@ def test_a_batch_that_moved_and_states_another_offset(tmp_path: Path) -> None:
 
 @TURNS
 def test_an_index_leads_a_plan_past_the_first_batch_of_the_next_file(turn: int, tmp_path: Path) -> None:
-    """The read meets it. The gap that it left is no work of compaction. The other copy begins later."""
+    """The plan reads the file from its first byte then. The other copy begins later."""
     paths = write_copies(tmp_path, {0: "[4 e0] [0-1 e0] [2 e0] [3 e0]", 4: "[5-8 e0] [9 e0]"}, {5: "[5-8 e0]"})
     log = tmp_path / "copy0/t-0" / writer.segment_name(0)
     place = log.stat().st_size - len(encode_batches("[2 e0] [3 e0]"))
     log.with_suffix(".index").write_bytes(writer.offset_index([(2, place)], 0))
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(DataLossError, match="offsets 4 to 4"):
         read(paths[::turn])
 
 

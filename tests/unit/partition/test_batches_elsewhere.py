@@ -1,0 +1,251 @@
+"""Whole batches at a wrong place, or with a wrong epoch, in one of two copies. The other one is sound, or compacted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
+from tests.support import writer
+from tests.support.layouts import encode_batches, write_copies
+from tests.support.writer import Rec
+
+TURNS = pytest.mark.parametrize("turn", [1, -1])
+PARTITION_LEADER_EPOCH_OFFSET = 12  # in a batch (Kafka: DefaultRecordBatch)
+THINNED = "records that compaction removed are not returned"
+
+
+def offsets(paths: list[str], end: int | None = None, **options: Any) -> list[int]:
+    """The offsets of a read, whose values are those of their offsets. end: the end of the read (exclusive)."""
+    if end is not None:
+        options["endingOffsets"] = {"t": {"0": end}}
+    table = kafkaseg.scan(paths, ["offset", "value"], **options).read_all().to_pydict()
+    for offset, value in zip(table["offset"], table["value"], strict=True):
+        assert value.decode().startswith(f"v{offset} of ")
+    found: list[int] = table["offset"]
+    return found
+
+
+def mark(path: str) -> None:
+    """Marks a copy as compacted."""
+    Path(path, CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+
+
+def messages(*offsets_of_each: tuple[int, ...], magic: int = 1, stated: dict[int, int] | None = None) -> bytes:
+    """Messages of magic 0 or 1, and wrappers of several. stated: the wrong offset of the one that begins there."""
+    data = b""
+    for held in offsets_of_each:
+        records = [Rec(offset - held[0], 1000, b"k", f"v{offset} of e0".encode()) for offset in held]
+        write = writer.message_set_v1 if magic else writer.message_set_v0
+        one = write(records, base_offset=held[0], codec="gzip" if len(held) > 1 else "none")
+        wrong = (stated or {}).get(held[0])
+        data += one if wrong is None else wrong.to_bytes(8, "big") + one[8:]
+    return data
+
+
+def write_bytes(root: Path, *copies: dict[int, bytes]) -> list[str]:
+    """Writes copies of partition t-0, each the bytes of each file by its base offset."""
+    paths = write_copies(root, *({} for _ in copies))
+    for path, files in zip(paths, copies, strict=True):
+        for base, data in files.items():
+            Path(path, "t-0", writer.segment_name(base)).write_bytes(data)
+    return paths
+
+
+# --- beside a compacted copy -----------------------------------------------------------------------------------------
+
+
+@TURNS
+def test_a_batch_twice_in_the_last_file_of_a_compacted_copy(turn: int, tmp_path: Path) -> None:
+    """It is no reason to take the sound copy for the one with fewer bytes."""
+    whole = {0: "[0-1 e0]", 2: "[2-6 e0] [7-11 e0] [12-14 e0] [15-17 e0]", 18: "[18-21 e0]"}
+    hurt = {0: "[1 e0] [2-6 e0 (2,3,5,6)] [7-11 e0]", 12: "[12-14 e0] [15-17 e0] [12-14 e0] [18-21 e0]"}
+    paths = write_copies(tmp_path, whole, hurt)
+    mark(paths[1])
+    assert offsets(paths[::turn]) == list(range(22))
+
+
+@TURNS
+def test_a_batch_that_moved_from_where_the_other_copy_is_thinned(
+    turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hurt = {0: "[0-5 e0] [8-11 e0]", 6: "[6-7 e0]", 12: "[12-13 e0]"}
+    thinned = {0: "[0-5 e0 (5)]", 6: "[6-7 e0] [8-11 e0 (10,11)]", 12: "[12-13 e0]"}
+    paths = write_copies(tmp_path, hurt, thinned)
+    mark(paths[1])
+    assert offsets(paths[::turn]) == [*range(8), *range(10, 14)]
+    assert any(f"its offsets 8 to 11 are read from a copy that was compacted: {THINNED}" in m for m in caplog.messages)
+
+
+@TURNS
+def test_a_wrong_last_offset_where_the_other_copy_has_nothing_left(
+    turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = write_copies(tmp_path, {0: "[0-2 e0] [3-4 e0 @1]"}, {0: "[0-2 e0 (2)]", 5: "[5-9 e0]"})
+    mark(paths[1])
+    assert offsets(paths[::turn], 9) == [0, 1, 2, *range(5, 9)]
+    assert any("compaction may have removed records of them" in message for message in caplog.messages)
+    with pytest.raises(CorruptRecordError, match="offsets 10 on whole"):
+        offsets(paths[::turn])
+
+
+@TURNS
+def test_a_file_with_the_thinned_content_of_the_other_copy(turn: int, tmp_path: Path) -> None:
+    """The files behind it are sound, and have all that the content has of their offsets."""
+    thinned = "[0-4 e0] [5 e0] [6-10 e0 (7,8,9)] [11-13 e0 (11,12)]"
+    whole = {0: "[0-4 e0]", 5: "[5 e0] [6-10 e0]", 11: "[11-13 e0] [14-17 e0]", 18: "[18-20 e0]"}
+    paths = write_copies(tmp_path, {**whole, 0: thinned}, {0: thinned, 14: "[14-17 e0]", 18: "[18-20 e0]"})
+    mark(paths[1])
+    assert offsets(paths[::turn]) == list(range(21))
+
+
+@TURNS
+@pytest.mark.parametrize("last", [True, False])
+def test_a_batch_over_the_first_one_of_a_file(last: bool, turn: int, tmp_path: Path) -> None:
+    """The file does not begin where that batch says."""
+    texts = ["[11 e0]", "[12 e0]", "[13 e0]", "[14 e0]", "[15-16 e0]", "[17-18 e0]", "[19-23 e0]"]
+    data, over = encode_batches(" ".join(texts)), encode_batches(texts[5])
+    files = {11: over + data[len(over) :], 24: encode_batches("[24-28 e0]")}
+    if last:
+        files = {11: files[11] + files[24]}
+    paths = write_bytes(tmp_path, files, {})
+    other = {0: "[0-4 e0 (1)] [12 e0] [15-16 e0 (16)]", 17: "[17-18 e0] [19-23 e0 (20)]", 24: "[24-28 e0]"}
+    paths[1:] = write_copies(tmp_path / "other", other)
+    mark(paths[1])
+    assert offsets(paths[::turn]) == [1, *range(12, 29)]
+
+
+@TURNS
+def test_a_batch_that_moved_in_a_file_of_a_copy_that_is_marked(turn: int, tmp_path: Path) -> None:
+    """A gap of such a copy is no reason to ask the other one."""
+    hurt = {0: "[0-2 e0]", 3: "[9-10 e0] [3-6 e0] [7-8 e0] [11-13 e0]", 14: "[14 e0]"}
+    paths = write_copies(tmp_path, hurt, {0: "[0-2 e0] [3-6 e0]", 7: "[7-8 e0]"})
+    mark(paths[0])
+    with pytest.raises(DataLossError, match="has them at a wrong place: no file holds the offsets 9 to 10"):
+        offsets(paths[::turn])
+
+
+@TURNS
+def test_a_wrong_offset_of_a_batch_without_records(turn: int, tmp_path: Path) -> None:
+    whole = {0: "[0-16 e0] [17-19 e0] [20-21 e0]", 22: "[22-24 e0]"}
+    paths = write_copies(tmp_path, whole, {0: "[0-16 e0 (3)] [17-19 e0 () @49]", 20: "[20-21 e0]", 22: "[22-24 e0]"})
+    mark(paths[1])
+    assert offsets(paths[::turn]) == list(range(25))
+
+
+# --- names of files --------------------------------------------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("end", [None, 27])
+def test_a_file_of_an_old_log_under_the_name_of_the_last_one(end: int | None, turn: int, tmp_path: Path) -> None:
+    """Magic 1 leaves gaps, so the file before does not tell. The other copy begins where the name says."""
+    hurt = {0: messages((0,), (1,)), 2: messages((2,), (3,)), 14: encode_batches("[4-8 e2] [9-13 e2]")}
+    paths = write_bytes(tmp_path, hurt, {14: encode_batches("[14 e2] [15-19 e2]"), 20: encode_batches("[20-29 e2]")})
+    with pytest.raises(DataLossError, match=r"wrong place, and is named after a later .* offsets 4 to 13"):
+        offsets(paths[::turn], end)
+
+
+@TURNS
+def test_a_file_that_was_renamed_over_the_last_one_beside_a_shorter_copy(turn: int, tmp_path: Path) -> None:
+    """The other copy ends inside the last file. Nothing says how long that was."""
+    hurt = {0: "[0 e6]", 11: "[1-4 e6] [5-10 e6]"}
+    paths = write_copies(tmp_path, hurt, {0: "[0 e6]", 1: "[1-4 e6] [5-10 e6]", 11: "[11-15 e6]"})
+    with pytest.raises(CorruptRecordError, match="offsets 16 on whole"):
+        offsets(paths[::turn])
+    assert not kafkaseg.verify(paths[::turn]).is_ok
+
+
+@TURNS
+def test_two_files_that_changed_their_names(turn: int, tmp_path: Path) -> None:
+    """What the last file should hold is in the other one, so no more is lost."""
+    whole = {0: "[0-2 e0] [3-5 e0] [6-8 e0]", 9: "[9-10 e0]", 11: "[11-12 e0]"}
+    paths = write_copies(tmp_path, {0: whole[11], 9: whole[9], 11: whole[0]}, whole)
+    assert offsets(paths[::turn]) == list(range(13))
+
+
+@TURNS
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("end", [78, 77])
+def test_a_last_file_of_an_old_format_with_a_lower_name(end: int, magic: int, turn: int, tmp_path: Path) -> None:
+    middle = [(72, 73, 74, 75, 76), (77,), (78,)]
+    hurt = {
+        60: messages(tuple(range(60, 72)), magic=magic),
+        72: messages(*middle, magic=magic),
+        75: messages((79, 80), (81,), magic=magic),
+    }
+    held = [one for one in middle if one[-1] < end]
+    paths = write_bytes(tmp_path, hurt, {60: hurt[60], 72: messages(*held, magic=magic)})
+    with pytest.raises(DataLossError, match=rf"although the next file, 0*75\.log, .* offsets {end} to 78"):
+        offsets(paths[::turn])
+
+
+# --- old formats -----------------------------------------------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_last_message_that_fell_into_the_wrapper_before_it(magic: int, turn: int, tmp_path: Path) -> None:
+    held = [(500,), (501, 502), (503,)]
+    hurt = {500: messages(*held, magic=magic, stated={503: 501})}
+    paths = write_bytes(tmp_path, hurt, {500: messages(*held, (504,), (505, 506), magic=magic)})
+    assert offsets(paths[::turn]) == list(range(500, 507))
+
+
+@TURNS
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_last_wrapper_that_fell_and_that_no_other_copy_has(magic: int, turn: int, tmp_path: Path) -> None:
+    held = [(14, 15, 16, 17), (18, 19, 20), (21, 22, 23)]
+    hurt = {14: messages(*held, magic=magic, stated={21: 19})}
+    paths = write_bytes(tmp_path, hurt, {14: messages(*held[:2], magic=magic)})
+    with pytest.raises(CorruptRecordError, match="offsets 21 on whole"):
+        offsets(paths[::turn])
+
+
+# --- leader epochs ---------------------------------------------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("third", [(), ({0: "[0-2 e0] [3-5 e0] [6-8 e3] [9-12 e3]"},)])
+def test_a_last_batch_with_two_epochs(third: tuple[dict[int, str], ...], turn: int, tmp_path: Path) -> None:
+    """Followers fetch batches byte for byte. So one of the two epochs is damaged, and neither decides."""
+    whole = {0: "[0-2 e0] [3-5 e0] [6-8 e3]", 9: "[9-12 e3]"}
+    paths = write_copies(tmp_path, whole, {0: "[0-2 e0] [3-5 e0]"}, *third)
+    file = Path(paths[1], "t-0", writer.segment_name(0))
+    data, place = bytearray(file.read_bytes()), len(encode_batches("[0-2 e0]")) + PARTITION_LEADER_EPOCH_OFFSET
+    data[place : place + 4] = (16).to_bytes(4, "big")
+    file.write_bytes(data)
+    assert offsets(paths[::turn]) == list(range(13))
+
+
+@TURNS
+@pytest.mark.parametrize("epochs", [("", ""), ("2 30, 7 34", "2 30, 4 40, 6 56")])
+@pytest.mark.parametrize("first", ["[34-39 e7] ", ""])
+def test_a_file_of_the_log_in_a_copy_of_a_replaced_leader(
+    first: str, epochs: tuple[str, str], turn: int, tmp_path: Path
+) -> None:
+    """The batch that both have proves nothing: the other copy goes on with an earlier leader."""
+    log = {30: f"[30-33 e2] {first}", 40: "[40 e7]"}
+    stale = {30: "[30-33 e2] [34-39 e2]", 40: "[40 e7]", 41: "[41-55 e4] [56-70 e6]"}
+    paths = write_copies(tmp_path, log, stale, epochs=epochs)
+    mark(paths[0])
+    if not first and not epochs[0]:
+        assert max(offsets(paths[::turn])) == 40
+    else:
+        assert offsets(paths[::turn]) == [*range(30, 34), *(range(34, 40) if first else ()), 40]
+
+
+@TURNS
+@pytest.mark.parametrize("torn", [True, False])
+def test_a_replaced_leader_below_an_empty_file_of_the_cleaner(torn: bool, turn: int, tmp_path: Path) -> None:
+    """The copy begins below the other one, and has whole batches there. They lost."""
+    log = {0: "", 12: "[12-15 e4] [16-18 e4]", 19: "[19-20 e5]"}
+    paths = write_copies(tmp_path, {0: "[0-7 e2] [8-15 e2]"}, log, epochs=("2 0", "4 0, 5 19"))
+    mark(paths[1])
+    file = Path(paths[0], "t-0", writer.segment_name(0))
+    file.write_bytes(file.read_bytes() + (encode_batches("[16-17 e2]")[:-4] if torn else b""))
+    assert offsets(paths[::turn]) == list(range(12, 21))
