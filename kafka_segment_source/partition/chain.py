@@ -377,8 +377,9 @@ def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
 def _is_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> bool:
     """Whether a copy ends in damage, and another one is read behind. parts: which copy is read for which offsets."""
     behind = OffsetRange(copy.tail.end)
-    is_hurt = not copy.tail.is_clean or (copy.tail.damage is not None and not copy.has_misplaced_end)
-    return is_hurt and any(reader is not copy and not part.intersect(behind).is_empty for reader, part in parts)
+    return not copy.tail.is_clean and any(
+        reader is not copy and not part.intersect(behind).is_empty for reader, part in parts
+    )
 
 
 def _explain_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> str:

@@ -112,13 +112,13 @@ def _begins_in_old_format(copy: CopyView, segment: Segment) -> bool:
 
 
 def _find_first_offset(copy: CopyView, segment: Segment) -> int:
-    """Returns the offset of the first batch. If the name is lower, or may be, the segment before is looked at: it may
-    have batches that only the name cuts off (`twins.find_hidden_batches`)."""
+    """Returns the offset of the first batch. If the name is lower, the segment before is looked at: it may have batches
+    that only the name cuts off (`twins.find_hidden_batches`)."""
     first, surveyed = copy.first_offset_of(segment), copy.survey_of(segment)
     if surveyed is not None and surveyed.faults[0] is not None:
         return segment.base_offset  # the first batch is at a wrong place, or damage lies before it
     before = copy.segment_before(segment)
-    if before is not None and (first > segment.base_offset or _begins_in_old_format(copy, segment)):
+    if before is not None and first > segment.base_offset:
         copy.end_of(before)
     return first
 
