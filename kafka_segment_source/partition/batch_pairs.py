@@ -145,25 +145,27 @@ def _compare_rows(rows: Rows | None, others: Rows | None) -> str:
 
 def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[tuple[_Witness, _Witness]]:
     """Yields pairs of batches, from the last to the first. Each batch comes with those of the other copy that share an
-    offset with it, and else with the next one after it."""
+    offset with it, or else with the next one after it."""
     end = min(one_end, other_end)
     batches, twins = (_walk_witnesses(copy, its_end, end) for copy, its_end in ((one, one_end), (other, other_end)))
     batch, twin = next(batches, None), next(twins, None)
-    if batch is None or twin is None:
-        return
-    yield batch, twin
-    before, twin_before = next(batches, None), next(twins, None)
-    while before is not None and twin_before is not None:
-        bases = before.header.base_offset, twin_before.header.base_offset
-        if bases[0] >= bases[1]:
-            batch, before = before, next(batches, None)
-        if bases[1] >= bases[0]:
-            twin, twin_before = twin_before, next(twins, None)
+    batch_after = twin_after = None
+    while batch is not None and twin is not None:
         yield batch, twin
-    if twin_before is not None:
-        yield from ((batch, twin) for twin in _take_later([twin_before], twins, batch))
-    elif before is not None:
-        yield from ((batch, twin) for batch in _take_later([before], batches, twin))
+        if twin_after is not None and twin.header.last_offset < batch.header.base_offset:
+            yield batch, twin_after
+        elif batch_after is not None and batch.header.last_offset < twin.header.base_offset:
+            yield batch_after, twin
+        bases = batch.header.base_offset, twin.header.base_offset
+        before = next(batches, None) if bases[0] >= bases[1] else batch
+        twin_before = next(twins, None) if bases[1] >= bases[0] else twin
+        if before is None and twin_before is not None:
+            yield from ((batch, twin) for twin in _take_later([twin_before], twins, batch))
+        elif twin_before is None and before is not None:
+            yield from ((batch, twin) for batch in _take_later([before], batches, twin))
+        batch_after = batch if before is not batch else batch_after
+        twin_after = twin if twin_before is not twin else twin_after
+        batch, twin = before, twin_before
 
 
 def _take_later(first: Sequence[_Witness], rest: Iterator[_Witness], than: _Witness) -> Iterator[_Witness]:

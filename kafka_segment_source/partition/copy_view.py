@@ -213,11 +213,14 @@ class CopyView:
         wrapper of magic 0 or 1 states only its last offset. With damage right behind it, the segment is read."""
         if segment.path not in self._firsts:
             with self.open_view(segment) as view:
-                headers = list(islice(view.probe.walk(0), 2))
-            self._firsts[segment.path] = _find_first_offset(segment, headers[0] if headers else None)
-            if None in headers:
-                self.survey(segment)
+                self._read_first_offset(view)
         return self._firsts[segment.path]
+
+    def _read_first_offset(self, view: SegmentView) -> None:
+        headers = list(islice(view.probe.walk(0), 2))
+        self._firsts[view.segment.path] = _find_first_offset(view.segment, headers[0] if headers else None)
+        if None in headers:
+            self.survey(view.segment)
 
     def is_misplaced_before(self, segment: Segment, fault: DataError, expected: int, header: BatchHeader) -> bool:
         """Whether the damage right before a batch is a whole batch of which the offset alone is wrong.
@@ -277,8 +280,8 @@ class CopyView:
         return tuple(runs)
 
     def _find_end(self, segment: Segment) -> int | None:
-        self.first_offset_of(segment)
         with self.open_view(segment) as view:
+            self._read_first_offset(view)
             reached, start = segment.base_offset, view.start_position(MAX_OFFSET)
             if segment.size - start > _MOST_WALKED:
                 return None

@@ -17,7 +17,7 @@ from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.twins import find_lost_strays, find_moved
+from kafka_segment_source.partition.twins import find_lost_strays, find_moved, find_twins
 from kafka_segment_source.storage.tiered.names import is_shown
 
 _Key = tuple[int, int | None, int]
@@ -225,7 +225,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     is_foreign = copy.tail.last is None and bool(copy.tail.strays) and not copy.has_misplaced_end
     if is_foreign and (is_over or all(other.end <= last.base_offset for other in others)):
         return False
-    is_earlier_file = is_foreign and _has_earlier_bytes(copy)
+    is_earlier_file = is_foreign and _has_earlier_bytes(copy, others)
     if not copy.tail.is_torn and not is_over and not is_earlier_file:
         return True
     if last.is_of_unknown_size:
@@ -274,15 +274,17 @@ def _may_end_behind(copy: CopyView, size: int, offset: int) -> bool:
     return highest < offset
 
 
-def _has_earlier_bytes(copy: CopyView) -> bool:
+def _has_earlier_bytes(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """Whether all batches of the last file are of offsets before its name, and no other file has some from there on:
-    its name may be right, and its bytes are those of another file."""
+    its name may be right, and its bytes are those of another file. But not if other copies have its first batch there:
+    then its offsets are wrong."""
     last = copy.log.segments[-1]
     before = copy.segment_before(last)
     if before is not None:
         copy.end_of(before)  # reads the file where it has batches behind its end
     own = (stray.batch for segment in copy.log.segments for stray in copy.all_strays_of(segment))
-    return all(batch.last_offset < last.base_offset for batch in own)
+    is_before = all(batch.last_offset < last.base_offset for batch in own)
+    return is_before and not any(find_twins(copy, last, copy.tail.strays[0].batch, others))
 
 
 def _has_other_batches_behind(copy: CopyView, others: Sequence[CopyView]) -> bool:

@@ -38,6 +38,7 @@ FAILED_ONCE = [
     11012996,  # a lost segment of an old format in one copy, and its damage in another one
     12019934,  # a lost segment behind one that `since` leaves out, whose last batch states offsets beyond its segment
     13015232,  # the same, where a compacted copy has a part of what is lost
+    130000078,  # the only batch of a last file states offsets before its name
     81000321,  # a thinned copy, and a first batch with a wrong offset before the whole one of another copy
 ]
 MAPS = "/maps"
