@@ -1538,8 +1538,8 @@ LOOSENED = [
         _MISPLACED,
         (
             "twins: a gap that another batch fills explains no batch that was left out there",
-            "is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)",
-            "is_explained = not gap.is_empty",
+            "is_gap = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)",
+            "is_gap = not gap.is_empty",
         ),
         (
             "twins: a batch that is in another copy is not lost",
@@ -2253,8 +2253,8 @@ LOOSENED = [
         ),
         (
             "elsewhere: a batch without records is no loss",
-            "is_explained = is_explained or batch.count == 0",
-            "",
+            "is_explained = batch.count == 0 or is_gap",
+            "is_explained = is_gap",
         ),
         (
             "elsewhere: a batch has not moved if its copy has all of it at its place",

@@ -49,7 +49,8 @@ def verify_command(paths: tuple[str, ...], deep: bool, as_json: bool, threads: i
     empty, gaps that compaction leaves. Internal topics are verified too.
 
     If PATHs hold several copies of a partition, damage of one copy is a note where another copy holds the records: a
-    query of all PATHs returns them. What no copy holds is a problem.
+    query of all PATHs returns them. What no copy holds is a problem. So are batches of two compacted copies that
+    contradict each other, which a query does not notice.
 
     Unlike kafka-dump-log it knows that index entries differ by Kafka version and by replica, and raises no alarm over
     "Mismatches" that are none.

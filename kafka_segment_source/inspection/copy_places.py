@@ -15,7 +15,8 @@ import numpy as np
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.inspection.findings import Finding
-from kafka_segment_source.inspection.verify import Places, Verified
+from kafka_segment_source.inspection.index_rules import Longs
+from kafka_segment_source.inspection.verify import Verified
 from kafka_segment_source.partition.copy_view import CopyView
 
 _CONTRADICTS = (
@@ -45,13 +46,13 @@ def find_contradictions(copies: Sequence[Verified], views: Sequence[CopyView]) -
             yield Finding(True, one.log.directory, what, _CONTRADICTS, None, first)
 
 
-def _within(places: Places, offsets: OffsetRange) -> Places:
+def _within(places: Longs, offsets: OffsetRange) -> Longs:
     return places[:, (places[0] >= offsets.start) & (places[1] < offsets.end)]
 
 
-def _find_overlap(places: Places, others: Places) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def _find_overlap(places: Longs, others: Longs) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Returns the offsets of the first batch that shares some with another one, and has others too, and the offsets of
-    that one. None if there is no such batch."""
+    that one. None if there is no such batch. All are absolute and inclusive, as in `Verified.places`."""
     if not places.size or not others.size:
         return None
     following = np.searchsorted(others[1], places[0])  # the first one that does not end before

@@ -81,8 +81,10 @@ def verify(
     """Checks every CRC, length, offset order and index entry, by the rules of every Kafka version.
 
     It goes on after damage. Internal topics are checked too. If the paths hold several copies of a partition, a loss of
-    one copy is a note if another copy holds the records. Only what no copy holds is a problem, as in a query of all
-    these paths. To verify one copy alone, give its path alone.
+    one copy is a note if another copy holds the records. What no copy holds is a problem, as in a query of all these
+    paths. So are batches of two compacted copies that share offsets and do not lie at the same ones (Kafka:
+    MemoryRecords.buildRetainedRecordsInto keeps both ends of a batch): a query does not notice them. To verify one copy
+    alone, give its path alone.
 
     Args:
         path: A partition directory, a log directory, a `.log` file or a glob; or a list of these.

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.inspection.epoch_rules import check_epochs
 from kafka_segment_source.inspection.findings import Finding
+from kafka_segment_source.inspection.index_rules import Longs
 from kafka_segment_source.inspection.segment_check import CHANGED, SegmentCheck
 from kafka_segment_source.inspection.summary import WORTH_AN_INDEX, wants_indexes
 from kafka_segment_source.logdir.checkpoints import Checkpoints
@@ -51,8 +51,7 @@ _UNFINISHED = (
 )
 _NO_INDEX = "not an error: reads walk more batch headers instead"
 
-Places = NDArray[np.int64]  # the first and the last offset of each batch
-_NO_PLACES: Places = np.empty((2, 0), np.int64)
+_NO_PLACES: Longs = np.empty((2, 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,8 @@ class Verified:
 
     size: bytes of `.log` files.
     has_gaps: whether offsets are missing between two batches of a file.
-    places: of a compacted log, the first and the last offset of each batch of magic 2. Shape: 2, batches.
+    places: of a compacted log, the first and the last offset of each batch of magic 2, absolute and
+        inclusive. Shape: 2, batches.
     """
 
     topic: str
@@ -73,7 +73,7 @@ class Verified:
     records: int
     findings: tuple[Finding, ...]
     has_gaps: bool = False
-    places: Places = field(default_factory=lambda: _NO_PLACES, compare=False, repr=False)
+    places: Longs = field(default_factory=lambda: _NO_PLACES, compare=False, repr=False)
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -149,7 +149,7 @@ def verify_log(
     )
 
 
-def _find_places(checks: list[SegmentCheck]) -> Places:
+def _find_places(checks: list[SegmentCheck]) -> Longs:
     batches = [check.batches for check in checks]
     parts = [np.stack((table.base_offsets, table.last_offsets))[:, table.is_v2] for table in batches]
     return np.concatenate([_NO_PLACES, *parts], axis=1)

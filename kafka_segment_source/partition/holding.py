@@ -212,11 +212,12 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     """Whether other copies hold everything that the damage at the end of this copy can have been.
 
     That is so if they have at least as many bytes after its last whole batch. Batches that the copy has twice count as
-    such damage, as they may lie over others. If a last file has no others, nothing says how long it was. It is also so
-    if the damage that remains after their bytes may end a log. Bytes of later offsets hold nothing of it. So one of
-    them must have a batch where the damage begins, or show that compaction removed what was there. No segment of a tier
-    ends in a torn batch. If its manifest cannot be used, nobody knows how many bytes it had. Then another upload of the
-    same segment explains it, or a disk, as that ends after the tier.
+    such damage, as they may lie over others. If a last file has no others, nothing says how long it was. If its bytes
+    are those of an earlier file, nothing in it is torn, and bytes alone decide. It is also so if the damage that
+    remains after their bytes may end a log. Bytes of later offsets hold nothing of it. So one of them must have a batch
+    where the damage begins, or show that compaction removed what was there. No segment of a tier ends in a torn batch.
+    If its manifest cannot be used, nobody knows how many bytes it had. Then another upload of the same segment explains
+    it, or a disk, as that ends after the tier.
     """
     if any(find_lost_strays(copy, copy.log.segments[-1], copy.tail.strays, others)):
         return False

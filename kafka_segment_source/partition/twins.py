@@ -101,11 +101,12 @@ def find_lost_strays(
     lost. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch: it may come
     from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one lost if
     another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has anything
-    there. Behind the first lost one, batches are not looked for elsewhere any more.
+    there, or if it has no records. Behind the first lost one, batches are not looked for elsewhere any more.
     """
     is_first = True
     for batch, gap in strays:
-        is_explained = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
+        is_gap = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
+        is_explained = batch.count == 0 or is_gap
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
         is_other_file = copy.segment_of(batch.base_offset) != segment
         own = [header for header in copy.batches_in(stated) if is_other_file or header.position != batch.position]
@@ -118,7 +119,6 @@ def find_lost_strays(
                 or bool(own)
                 or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in others)
             )
-        is_explained = is_explained or batch.count == 0
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
             yield batch
