@@ -122,12 +122,13 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
                 losses.append((winner, parting))
         if losses:
             winner, parting = min(losses, key=lambda loss: loss[1].first)
-            agreed = [divergence.agreed for _, divergence in losses]
+            proven = [divergence.agreed for _, divergence in losses if divergence.is_proven]
+            agreed = proven or [divergence.agreed for _, divergence in losses]
             agreed += [_find_stated_start(copies[loser], copies[other], divergence) for other, divergence in losses]
             shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
             end = min(parting.first, max(*agreed, shared))
             ends[loser] = min(ends[loser], end)
-            is_proven = shared > 0 or any(divergence.is_proven for _, divergence in losses)
+            is_proven = shared > 0 or bool(proven)
             fences.append(
                 Fence(loser, winner, end, parting.first, parting.epochs, (named[loser], named[winner]), is_proven)
             )

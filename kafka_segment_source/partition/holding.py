@@ -203,7 +203,7 @@ def _rate_density(
             certain, most = bytes_between(copy, common)
             most = most if sound_from is None else certain
             least, largest = bytes_between(other.copy, common)
-            if most < least or (most < largest and copy.survey(segment).shows_compaction):
+            if most < least or (most < largest and copy.survey(segment).shows_compaction(copy.tail.end)):
                 return THIN
     return WHOLE
 
@@ -317,7 +317,7 @@ def _lacks(copy: CopyView, offset: int) -> bool:
     if copy.log.compacted or copy.batch_at(offset) is not None:
         return False
     surveyed = copy.survey(segment)  # damage before the offset may hide a batch from the search
-    return surveyed.first_from(offset) == surveyed.batches.shape[1] and not surveyed.shows_compaction
+    return surveyed.first_from(offset) == surveyed.batches.shape[1] and not surveyed.shows_compaction(copy.tail.end)
 
 
 def _is_same_upload(segment: Segment, broken: Segment) -> bool:

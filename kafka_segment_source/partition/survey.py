@@ -103,13 +103,13 @@ class Survey:
         base, last, count = self.batches[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET, batch_headers.COUNT]]
         return bool((is_v2(self.batches) & (count < last - base + 1)).any())
 
-    @property
-    def shows_compaction(self) -> bool:
-        """Whether offsets are missing in a sound batch of magic 2, or before one that no damage precedes."""
+    def shows_compaction(self, end: int) -> bool:
+        """Whether offsets are missing in a sound batch of magic 2, or before one that begins below `end` and that no
+        damage precedes."""
         base, last = self.batches[[batch_headers.BASE_OFFSET, batch_headers.LAST_OFFSET]]
         before = np.concatenate(([self.segment.base_offset - 1], last[:-1]))
         is_behind_damage = np.array([fault is not None for fault in self.faults[:-1]], np.bool_)
-        is_behind_gap = (base > before + 1) & ~is_behind_damage
+        is_behind_gap = (base > before + 1) & (base < end) & ~is_behind_damage
         return self.has_thinned_batches or bool((is_v2(self.batches) & is_behind_gap).any())
 
     def left_out_places(self) -> list[LeftOut]:

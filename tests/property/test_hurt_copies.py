@@ -40,6 +40,7 @@ FAILED_ONCE = [
     13015232,  # the same, where a compacted copy has a part of what is lost
     130000078,  # the only batch of a last file states offsets before its name
     81000321,  # a thinned copy, and a first batch with a wrong offset before the whole one of another copy
+    150005170,  # the wrong offset of a last batch makes a gap, and damage of another copy lies beside it
 ]
 MAPS = "/maps"
 

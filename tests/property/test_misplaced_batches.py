@@ -58,6 +58,7 @@ FAILED_ONCE = [
     105071,  # a batch states a larger offset, at which a segment is cut
     117540,  # a batch behind a gap that the other copy has in the gap
     11012063,  # the place of a moved batch is in another part of its file, and another copy is read between both
+    150007849,  # a batch over the one before it, and a third copy that begins behind the stale end of another one
 ]
 
 
