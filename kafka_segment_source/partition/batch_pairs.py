@@ -184,6 +184,14 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
     return (witness.header for witness in _walk_witnesses(copy, end, about) if not witness.is_doubtful)
 
 
+def find_least_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
+    """Returns the earliest leader epoch of the last batches of a copy below `end` that contradict each other: at least
+    one of them is right. UNKNOWN if none do."""
+    doubtful = takewhile(lambda witness: witness.is_doubtful, _walk_witnesses(copy, end, MAX_OFFSET))
+    epochs = [witness.header.leader_epoch for witness in doubtful]
+    return min(epochs) if len(epochs) > 1 else UNKNOWN
+
+
 def _walk_witnesses(copy: CopyView, end: int, about: int) -> Iterator[_Witness]:
     """Yields batches as `walk_backward` does, and says which of them are doubtful.
 

@@ -27,7 +27,15 @@ def bytes_between(copy: CopyView, offsets: OffsetRange) -> tuple[int, int]:
     before = _count_stray_bytes(copy, start.segment, 0, start.least)
     between = _count_stray_bytes(copy, end.segment, start.most if start.segment is end.segment else 0, end.least)
     certain = end.before + end.least - between - start.before - start.most
-    return max(certain, 0), end.before + end.most - start.before - start.least + before
+    most = end.before + end.most - start.before - start.least + before + _count_moved_bytes(copy, offsets)
+    return max(certain, 0), most
+
+
+def _count_moved_bytes(copy: CopyView, offsets: OffsetRange) -> int:
+    """Returns the bytes of whole batches that state some of these offsets, and lie at a wrong place, as far as they are
+    known."""
+    strays = (stray.batch for segment in copy.segments_around(offsets) for stray in copy.all_strays_of(segment))
+    return sum(batch.size for batch in strays if offsets.start <= batch.last_offset and batch.base_offset < offsets.end)
 
 
 class _Place(NamedTuple):
@@ -57,19 +65,16 @@ def _find_place(copy: CopyView, offset: int) -> _Place:
 
 
 def _count_stray_bytes(copy: CopyView, segment: Segment | None, start: int, end: int) -> int:
-    """Returns the bytes between two positions of whole batches that state other offsets than those around them, or are
-    there twice, as far as they are known: they are no bytes of the segment's offsets."""
-    if segment is None:
-        return 0
-    if segment.is_last:
-        left_out = [*(stray.batch for stray in copy.tail.strays), *copy.tail.doubled]
-        return sum(batch.size for batch in left_out if start <= batch.position < end)
-    surveyed = copy.survey_of(segment)
-    places = [] if surveyed is None else [place for place in surveyed.left_out_places() if start <= place.start < end]
-    if not places:
+    """Returns the bytes between two positions that are no bytes of the segment's offsets, as far as they are known:
+    whole batches that state other offsets than those around them, or are there twice, and all damage where no offset is
+    missing."""
+    places = [] if segment is None else [place for place in copy.left_out_places(segment) if start <= place.start < end]
+    if segment is None or not places:
         return 0
     with copy.open_view(segment) as view:
-        ends = [read_whole_batches(view, place.start, place.end)[1] for place in places]
+        ends = [
+            place.end if place.gap.is_empty else read_whole_batches(view, place.start, place.end)[1] for place in places
+        ]
     return sum(end - place.start for end, place in zip(ends, places, strict=True))
 
 

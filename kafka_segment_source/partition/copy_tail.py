@@ -7,6 +7,7 @@ too where some of them are no whole batch. Raises StorageError, and FileChangedE
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError
@@ -19,6 +20,9 @@ from kafka_segment_source.partition.strays import Stray, find_stray_batches
 from kafka_segment_source.storage.files import InputFile
 from kafka_segment_source.trust import Policy
 
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.survey import LeftOut
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -29,7 +33,8 @@ class Tail:
     expected: the offset after the batch before the last one; None if it is not known.
     before: the damage right before the last batch. None if there is none.
     strays: whole batches that were left out, as their offsets contradict those around them. Not those that the file
-        also has at their place: these are doubled.
+        also has at their place.
+    left_out: all places of bytes that were left out.
     is_torn: whether bytes of the damage are no whole batch, or one that the file also has at its place.
     """
 
@@ -41,8 +46,8 @@ class Tail:
     expected: int | None = None
     before: DataError | None = None
     strays: tuple[Stray, ...] = ()
-    doubled: tuple[BatchHeader, ...] = ()
     is_torn: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def find_tail(log: PartitionLog, policy: Policy) -> Tail:
@@ -83,8 +88,8 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
         expected = segment.base_offset
     before = None if last is None else surveyed.faults[-2]
-    left_out = find_stray_batches(surveyed, policy)
+    found, left_out = find_stray_batches(surveyed, policy), tuple(surveyed.left_out_places())
     damage = surveyed.faults[-1] or surveyed.find_displaced()
-    if damage is None and left_out.strays:
-        damage = next(place.fault for place in surveyed.left_out_places())
-    return Tail(end, position, last, is_clean, damage, expected, before, *left_out)
+    if damage is None and found.strays:
+        damage = left_out[0].fault
+    return Tail(end, position, last, is_clean, damage, expected, before, found.strays, found.is_torn, left_out)

@@ -19,7 +19,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
-from kafka_segment_source.logdir.leader_epochs import read_epochs
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -30,7 +30,7 @@ from kafka_segment_source.partition.strays import Stray, find_stray_batches
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
-    from kafka_segment_source.partition.survey import Rows, Survey
+    from kafka_segment_source.partition.survey import LeftOut, Rows, Survey
 
 _MOST_ANSWERS = 8  # that are kept of a segment: without an index file, each search would begin at its first batch
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
@@ -44,6 +44,7 @@ class CopyView:
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     has_proven_end: whether another copy has its last batch at the same place.
     has_odd_epoch: whether another copy has its last batch with another leader epoch. No CRC covers it.
+    least_epoch: the earliest of the epochs that copies state for its last batch, if they state several. One is right.
     positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
     """
@@ -54,6 +55,7 @@ class CopyView:
         self.has_misplaced_end = False
         self.has_proven_end = False
         self.has_odd_epoch = False
+        self.least_epoch = UNKNOWN
         self.policy = policy
         self.positions: dict[tuple[str, int], tuple[int, int]] = {}
         self._bases = [segment.base_offset for segment in log.segments]
@@ -254,6 +256,13 @@ class CopyView:
         if surveyed is not None and segment.path not in self._strays:
             self._strays[segment.path] = find_stray_batches(surveyed, self.policy).strays
         return self._strays.get(segment.path, ())
+
+    def left_out_places(self, segment: Segment) -> Sequence[LeftOut]:
+        """Returns where damage was left out of a segment. It returns none if the segment was not read for its end."""
+        if segment.is_last:
+            return self.tail.left_out
+        surveyed = self.survey_of(segment)
+        return () if surveyed is None else surveyed.left_out_places()
 
     def strays_of(self, segment: Segment) -> list[Stray]:
         """Returns those of `all_strays_of` with offsets that its names do not leave to the segment."""

@@ -54,6 +54,7 @@ from kafka_segment_source.partition.batch_pairs import (
     Comparison,
     agree_at_their_end,
     compare_batches,
+    find_least_epoch,
     follow_each_other,
     walk_backward,
 )
@@ -105,44 +106,76 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     Raises PathError if copies contradict each other and no epoch decides.
     """
     for copy in copies:
-        copy.has_odd_epoch = any(_states_other_epoch(copy, other) for other in copies)
+        _note_odd_epoch(copy, copies)
     if not any(_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)):
         return []
-    named = [_find_latest_epoch(copy) for copy in copies]
-    order = sorted(range(len(copies)), key=lambda at: -named[at])
     ends = [copy.end for copy in copies]
-    fences = []
-    for place, loser in enumerate(order):
-        losses = []
-        for winner in order[:place]:
-            parting = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
-            if parting is not None and named[loser] == named[winner]:
-                raise PathError(explain_conflict(copies[loser], copies[winner], parting.first))
-            if parting is not None:
-                losses.append((winner, parting))
-        if losses:
-            winner, parting = min(losses, key=lambda loss: loss[1].first)
-            proven = [divergence.agreed for _, divergence in losses if divergence.is_proven]
-            agreed = proven or [divergence.agreed for _, divergence in losses]
-            agreed += [_find_stated_start(copies[loser], copies[other], divergence) for other, divergence in losses]
-            shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
-            end = min(parting.first, max(*agreed, shared))
-            ends[loser] = min(ends[loser], end)
-            is_proven = shared > 0 or bool(proven)
-            fences.append(
-                Fence(loser, winner, end, parting.first, parting.epochs, (named[loser], named[winner]), is_proven)
-            )
-    return fences
+    named = [_find_latest_epoch(copy) for copy in copies]
+    fences: dict[int, Fence] = {}
+    settled: list[int] = []
+    open_copies = set(range(len(copies)))
+    while open_copies:
+        loser = min(open_copies, key=lambda at: (-named[at], at))
+        fence = _find_fence(copies, loser, settled, ends, named)
+        if fence is None or (loser in fences and fence.end >= ends[loser]):
+            open_copies.remove(loser)
+            settled.append(loser)
+            continue
+        fences[loser] = fence
+        ends[loser] = min(ends[loser], fence.end)
+        named[loser] = _find_latest_epoch(copies[loser], fence.end)  # what names a later one is not used
+    return [fences[loser] for loser in sorted(fences)]
 
 
-def _states_other_epoch(copy: CopyView, other: CopyView) -> bool:
-    """Whether another copy has the last batch of a copy with another leader epoch: followers fetch batches byte for
-    byte, so one of the two is damaged."""
+def _find_fence(
+    copies: Sequence[CopyView], loser: int, settled: Sequence[int], ends: Sequence[int], named: Sequence[int]
+) -> Fence | None:
+    """Returns from where on a copy is not used, by the copies that count more. None if it contradicts none of them.
+
+    settled: the numbers of these copies. ends, named: of each copy, the offset up to which it is used, and the latest
+    leader epoch that it names below.
+    """
+    losses = []
+    for winner in settled:
+        parting = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
+        if parting is not None and named[loser] == named[winner]:
+            raise PathError(explain_conflict(copies[loser], copies[winner], parting.first))
+        if parting is not None:
+            losses.append((winner, parting))
+    if not losses:
+        return None
+    winner, parting = min(losses, key=lambda loss: loss[1].first)
+    proven = [divergence.agreed for _, divergence in losses if divergence.is_proven]
+    agreed = [*proven] or [divergence.agreed for _, divergence in losses]
+    agreed += [_find_stated_start(copies[loser], copies[other], divergence) for other, divergence in losses]
+    shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
+    end = min(parting.first, max(*agreed, shared))
+    epochs = named[loser], named[winner]
+    return Fence(loser, winner, end, parting.first, parting.epochs, epochs, shared > 0 or bool(proven))
+
+
+def _note_odd_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
+    """Notes the leader epochs of a copy's last batch, if another copy has it with another epoch.
+
+    Followers fetch batches byte for byte. So one of the epochs is damaged. One that is earlier than that of the batch
+    before is the damaged one.
+    """
     last = copy.last_batch
-    there = other.batch_at(last.base_offset) if last is not None and other.log.segments else None
-    if last is None or there is None or there.leader_epoch == last.leader_epoch:
-        return False
-    return (there.base_offset, there.size, there.crc) == (last.base_offset, last.size, last.crc)
+    there = [other.batch_at(last.base_offset) for other in copies if other.log.segments] if last is not None else []
+    stated = {
+        batch.leader_epoch
+        for batch in there
+        if batch is not None and last is not None and _identify(batch) == _identify(last)
+    }
+    if last is not None and len(stated) > 1:
+        before = next(walk_backward(copy, last.base_offset), None)
+        possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
+        copy.has_odd_epoch = possible != {last.leader_epoch}
+        copy.least_epoch = min(possible, default=UNKNOWN)
+
+
+def _identify(batch: BatchHeader) -> tuple[int, int, int]:
+    return batch.base_offset, batch.size, batch.crc
 
 
 def _find_stated_start(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:
@@ -277,11 +310,16 @@ def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
     return header is not None and header.base_offset >= offset and header.leader_epoch >= epoch
 
 
-def _find_latest_epoch(copy: CopyView) -> int:
-    """Returns the latest leader epoch that a copy names, or UNKNOWN."""
-    last = next(walk_backward(copy, MAX_OFFSET), None)
-    lines = find_believed_lines(copy)
-    return max(UNKNOWN if last is None else last.leader_epoch, lines[-1][0] if lines else UNKNOWN)
+def _find_latest_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
+    """Returns the latest leader epoch that a copy names below an offset, or UNKNOWN.
+
+    Of two last batches whose epochs contradict each other, one is right. So is one of two epochs that copies state for
+    a last batch. So it names the earlier one at least.
+    """
+    least = max(find_least_epoch(copy, end), copy.least_epoch if end > copy.end else UNKNOWN)
+    last = next(walk_backward(copy, end), None)
+    lines = [epoch for epoch, start in find_believed_lines(copy) if start < end]
+    return max(least, UNKNOWN if last is None else last.leader_epoch, lines[-1] if lines else UNKNOWN)
 
 
 def _quote_directory(log: PartitionLog) -> str:

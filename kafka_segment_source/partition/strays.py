@@ -29,32 +29,28 @@ class StrayBatches(NamedTuple):
     """The whole batches that a survey of a segment left out.
 
     strays: those that the segment has nowhere else.
-    doubled: those that it also has at their place.
     is_torn: whether there are other bytes that no gap explains, or doubled batches behind the last one: they may lie
         over others.
     """
 
     strays: tuple[Stray, ...]
-    doubled: tuple[BatchHeader, ...]
     is_torn: bool
 
 
 def find_stray_batches(surveyed: Survey, policy: Policy) -> StrayBatches:
     """Returns the whole batches that a survey of a segment left out."""
     strays: list[Stray] = []
-    doubled: list[BatchHeader] = []
     is_torn = False
     with SegmentView(surveyed.segment, policy.trust) as view:
         for place in surveyed.left_out_places():
             whole, end = read_whole_batches(view, place.start, place.end)
             moved = [batch for batch in whole if not surveyed.has(batch)]
-            doubled += (batch for batch in whole if surveyed.has(batch))
             is_over = place.fault is surveyed.faults[-1] and len(moved) < len(whole)
             is_torn = is_torn or is_over or (end < place.end and place.gap.is_empty)
             following = view.probe.at(place.end)
             hides_first = following is not None and following.is_wrapper  # so nothing says where the gap ends
             strays += _explain_by_gap(moved, OffsetRange(0, 0) if hides_first else place.gap)
-    return StrayBatches(tuple(strays), tuple(doubled), is_torn)
+    return StrayBatches(tuple(strays), is_torn)
 
 
 def read_whole_batches(view: SegmentView, start: int, end: int) -> tuple[list[BatchHeader], int]:

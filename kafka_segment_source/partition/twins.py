@@ -62,12 +62,26 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
 def _find_contradiction(copy: CopyView, last: BatchHeader, other: CopyView) -> BatchHeader | None:
     """Returns a batch before the last one that was left out as the two contradict each other, and that another copy has
     at its place, or what compaction left of it."""
+    segment = copy.log.segments[-1]
+    may_follow = last.is_wrapper or last.base_offset <= (copy.tail.expected or 0)
+    if may_follow and not _has_another(other, copy, segment, last):
+        return None  # it may follow the batch before the one that was left out
     overlapping = (
         stray.batch
         for stray in copy.tail.strays
         if stray.batch.position < last.position and last.base_offset <= stray.batch.last_offset
     )
-    return next((batch for batch in overlapping if is_in_place(copy, copy.log.segments[-1], batch, other)), None)
+    return next((batch for batch in overlapping if is_in_place(copy, segment, batch, other)), None)
+
+
+def _has_another(other: CopyView, copy: CopyView, segment: Segment, batch: BatchHeader) -> bool:
+    """Whether another copy has something else at the last offset of a batch. A wrapper of magic 0 or 1 states only its
+    last offset, so its records are read."""
+    there = other.batch_at(batch.last_offset)
+    if there is None or is_in_place(copy, segment, batch, other):
+        return False
+    first = min(other.rows(there) or (), default=None) if there.is_wrapper else there.base_offset
+    return first is not None and first <= batch.last_offset
 
 
 def _name_proof(twin: BatchHeader | None, before: BatchHeader | None) -> str:
@@ -104,6 +118,7 @@ def find_lost_strays(
     there, or if it has no records. Behind the first lost one, batches are not looked for elsewhere any more.
     """
     is_first = True
+    counting = [other for other in others if not other.has_lost]
     for batch, gap in strays:
         is_gap = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
         is_explained = batch.count == 0 or is_gap
@@ -117,7 +132,7 @@ def find_lost_strays(
             is_held = (
                 is_held
                 or bool(own)
-                or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in others)
+                or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in counting)
             )
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
@@ -274,7 +289,7 @@ def _is_twin(copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyVi
     if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
         return False
     # decoding a batch proves its offset by the names of its segment, and that is what is in doubt
-    unnamed = segment._replace(base_offset=batch.base_offset, next_base_offset=None)
+    unnamed = segment._replace(base_offset=0 if batch.is_wrapper else batch.base_offset, next_base_offset=None)
     rows, others = copy.rows_in(batch, unnamed), other.rows(header)
     if not rows or not others:
         return False
