@@ -100,8 +100,10 @@ class HeaderProbe:
         return _parse_header(self._read_bytes(position, kafka_format.BATCH_OVERHEAD), position, self._size)
 
     def torn(self, position: int) -> BatchHeader | None:
-        """Returns the header at `position`, also of a batch that the end of the file cuts. If it cuts the header, fields
-        behind the magic are 0. None as in `at`, and if the magic is cut off."""
+        """Returns the header at `position`, also of a batch that the end of the file cuts. None as in `at`.
+
+        If it cuts the header, fields behind the magic are 0. None if the magic is cut off.
+        """
         data = self._read_bytes(position, kafka_format.BATCH_OVERHEAD)
         if len(data) < kafka_format.MAGIC_END:
             return None

@@ -221,10 +221,10 @@ def _walk_segments(copy: CopyView, about: int) -> Iterator[BatchHeader]:
 
 def _is_contradicted(copy: CopyView, segment: Segment, at: int, fault: DataError) -> bool:
     """Whether damage right before batch number `at` of a segment states an offset at or above it, and nothing shows
-    which of the two is wrong."""
+    which of the two is wrong. A batch that begins where it ends shows it: two numbers that fit are no accident."""
     survey = copy.survey(segment)
     header = survey.header(at)
-    if fault.offset is None or fault.offset < header.base_offset:
+    if fault.offset is None or fault.offset < header.base_offset or survey.is_followed(at):
         return False
     expected = survey.header(at - 1).last_offset + 1 if at else segment.base_offset
     return not copy.is_misplaced_before(segment, fault, expected, header)

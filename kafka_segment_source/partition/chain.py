@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
@@ -44,6 +45,9 @@ from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
 from kafka_segment_source.trust import Policy
+
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.survey import LeftOut
 
 
 def merge_replicas(
@@ -181,6 +185,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         ]
     warnings.add(_explain_choice(logs, read_for), "several copies")
     thinned = [_explain_thinned(segment, batch) for segment, batch in _find_thinned(copies, near, parts)]
+    thinned += [_explain_replaced(place, offsets) for place, offsets in _find_replaced_damage(copies, near, parts)]
     warnings.add_all(thinned, "thinned")
     cut = [copy for copy in copies if _is_cut(copy, parts)]
     warnings.add_all((_explain_cut(copy, parts) for copy in cut), "a copy ends in damage")
@@ -371,6 +376,26 @@ def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
     return (
         f"{segment.path!r} has a batch at a wrong place, at byte {batch.position}: its offsets {batch.base_offset} to"
         f" {batch.last_offset} are read from a copy that was compacted: records that compaction removed are not returned"
+    )
+
+
+def _find_replaced_damage(
+    copies: Sequence[CopyView], near: OffsetRange, parts: Sequence[tuple[CopyView, OffsetRange]]
+) -> Iterator[tuple[LeftOut, OffsetRange]]:
+    """Yields damage of copies that are not compacted, before their last segment, with its offsets that are read from a
+    compacted copy instead. Only segments that were read for their end are looked at. parts: as in `_find_thinned`."""
+    compacted = [offsets for copy, offsets in parts if copy.log.compacted]
+    for copy in copies if compacted else ():
+        segments = () if copy.log.compacted or copy.has_lost else copy.segments_around(near)
+        for place in (place for segment in segments if not segment.is_last for place in copy.left_out_places(segment)):
+            replaced = [offsets for part in compacted if not (offsets := place.gap.intersect(part)).is_empty]
+            yield from ((place, offsets) for offsets in replaced)
+
+
+def _explain_replaced(place: LeftOut, offsets: OffsetRange) -> str:
+    return (
+        f"offsets {offsets.start} to {offsets.end - 1} are read from a copy that was compacted, as another copy is damaged"
+        f" there: records that compaction removed are not returned; the damage: {place.fault}"
     )
 
 

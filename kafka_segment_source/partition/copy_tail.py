@@ -78,6 +78,10 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
 
     everything = OffsetRange(segment.base_offset)
     surveyed = survey(log, segment, everything, policy, start_offset=MAX_OFFSET)
+    found = find_stray_batches(surveyed, policy)
+    if any(stray.batch.base_offset >= segment.base_offset for stray in found.strays):
+        surveyed = survey(log, segment, everything, policy)  # what belongs here may lie before
+        found = find_stray_batches(surveyed, policy)
     last = surveyed.last
     position = 0 if last is None else last.end
     with InputFile(segment.path, segment.storage, segment.version) as file:
@@ -88,7 +92,7 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     if last is not None and count == 1 and (last.position == 0 or surveyed.faults[0] is not None):
         expected = segment.base_offset
     before = None if last is None else surveyed.faults[-2]
-    found, left_out = find_stray_batches(surveyed, policy), tuple(surveyed.left_out_places())
+    left_out = tuple(surveyed.left_out_places())
     damage = surveyed.faults[-1] or surveyed.find_displaced()
     if damage is None and found.strays:
         damage = left_out[0].fault

@@ -167,17 +167,19 @@ class ListedCopy:
         return OffsetRange(segment.base_offset, end).intersect(OffsetRange(bases[0].base_offset, self.copy.end))
 
     def shared(self, segment: Segment, end: int) -> Iterator[OffsetRange]:
-        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments. A
-        range may be empty."""
+        """Yields the common offsets, one range for each segment of this copy, without the gaps after the segments. Of a
+        segment whose end damage hides, it yields what lies between damage. A range may be empty."""
         common = self.common(segment, end)
         for own in self.copy.segments_in(common):
             if not own.size:
                 continue
-            reached = None if own.is_last else self.copy.end_of(own)
             held = common.intersect(own.span)
-            if reached is not None:
-                held = held.intersect(OffsetRange(end=reached))
-            yield held
+            if own.is_last:
+                yield held
+            elif (its_end := self.copy.end_of(own)) is not None:
+                yield held.intersect(OffsetRange(end=its_end))
+            else:
+                yield from (held.intersect(run) for run in self.copy.sound_runs(own))
 
 
 def _make_key(segment: Segment) -> _Key:
@@ -189,9 +191,10 @@ def _rate_density(
 ) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
-    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. If damage in the other copy hides how
-    many bytes it had, the batches of this one decide. sound_from: the offsets from this one on up to `end` lie between
-    damage, and none of its bytes count.
+    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. But a copy that has a record for every
+    offset was not: the cleaner may write batches of the other one larger, with a delete horizon (KIP-534). If damage in
+    the other copy hides how many bytes it had, the batches of this one decide. sound_from: the offsets from this one on
+    up to `end` lie between damage, and none of its bytes count.
     """
     if copy.log.compacted:
         return THIN
@@ -203,9 +206,24 @@ def _rate_density(
             certain, most = bytes_between(copy, common)
             most = most if sound_from is None else certain
             least, largest = bytes_between(other.copy, common)
-            if most < least or (most < largest and copy.survey(segment).shows_compaction(copy.tail.end)):
+            if (most < least and _lacks_records(copy, common)) or (
+                most < largest and copy.survey(segment).shows_compaction(copy.tail.end)
+            ):
                 return THIN
     return WHOLE
+
+
+def _lacks_records(copy: CopyView, offsets: OffsetRange) -> bool:
+    """Whether a copy may lack a record of these offsets. It reads headers up to the first one that shows so. Those of
+    magic 0 and 1 never show that nothing is missing."""
+    reached = offsets.start
+    for header in copy.batches_in(offsets):
+        if header.magic < MAGIC_V2 or header.base_offset > reached:
+            return True
+        if header.count <= header.last_offset - header.base_offset:
+            return True
+        reached = header.last_offset + 1
+    return reached < offsets.end
 
 
 def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:

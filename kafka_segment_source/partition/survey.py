@@ -21,6 +21,7 @@ from kafka_segment_source.decoding.header_table import is_v2, is_wrapper
 from kafka_segment_source.decoding.split import anchored, place_of, split_of
 from kafka_segment_source.decoding.split_file import SplitFile
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, FileChangedError
+from kafka_segment_source.kafka_format import MAGIC_V2
 from kafka_segment_source.kernels import batch_headers, record_batches
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.indexes import find_last_offset
@@ -143,7 +144,7 @@ class Survey:
         places = (place for place in self.left_out_places() if not any(place.fault is fault for fault in skipped))
         return next((place.fault for place in places if place.gap.is_empty), None)
 
-    def _find_left_out(self, offsets: OffsetRange) -> DataError | None:
+    def find_left_out(self, offsets: OffsetRange) -> DataError | None:
         """Returns the first damage that states one of these offsets, wherever it lies."""
         return next((fault for fault in self.left_out if offsets.start <= (fault.offset or 0) < offsets.end), None)
 
@@ -168,6 +169,13 @@ class Survey:
         """Returns the header of batch number `at` in the type that planning uses."""
         return BatchHeader(*self.batches[_PROBED, at].tolist())
 
+    def is_followed(self, at: int) -> bool:
+        """Whether a batch of magic 2 follows batch number `at`, and begins where that one ends."""
+        if at + 1 >= self.batches.shape[1] or self.faults[at + 1] is not None:
+            return False
+        following = self.header(at + 1)
+        return following.magic == MAGIC_V2 and following.base_offset == self.header(at).last_offset + 1
+
     def extents(self) -> Iterator[Extent]:
         """Yields the extents inside the wanted offsets, in order. It leaves out offsets about which nothing is
         known.
@@ -189,7 +197,7 @@ class Survey:
         for at, until in zip(firsts, [*firsts[1:], len(bases)], strict=False):
             if bases[at] > before[at]:
                 gap = OffsetRange(int(before[at]), min(int(bases[at]), self.offsets.end))
-                fault = self.faults[at] or self._find_left_out(gap) or (unexplained if has_count[at] else None)
+                fault = self.faults[at] or self.find_left_out(gap) or (unexplained if has_count[at] else None)
                 yield Extent(gap, VOID if fault is None else DAMAGED, fault)
             held = OffsetRange(max(int(bases[at]), start), int(afters[until - 1]))
             yield Extent(held.intersect(OffsetRange(end=self.offsets.end)), THIN if is_thin[at] else WHOLE)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import LOG_OVERHEAD, MAGIC_V2
@@ -19,6 +20,9 @@ from kafka_segment_source.partition.batch_pairs import walk_backward
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.strays import Stray
 from kafka_segment_source.storage.files import InputFile
+
+if TYPE_CHECKING:
+    from kafka_segment_source.partition.survey import Rows
 
 _HEADER = Struct(">qiibI")  # of a batch of magic 2: base offset, length, leader epoch, magic, CRC
 _MOST_COMPARED = 10_000  # batches of another copy that may be the same
@@ -31,12 +35,15 @@ def leave_misplaced_end(copy: CopyView, others: Sequence[CopyView]) -> str | Non
     same batch inside the gap. Or the batch was believed against one before it that another copy has at its place.
     """
     tail, last = copy.tail, copy.tail.last
-    if last is None or tail.expected is None or (last.base_offset <= tail.expected and not tail.strays):
+    if last is None or tail.expected is None:
+        return None
+    first = min(copy.rows(last) or (last.base_offset,)) if last.is_wrapper else last.base_offset
+    if first <= tail.expected and not tail.strays:
         return None
     at_its_place = [other for other in others if other.has_at_its_place(last)]
     segment = copy.log.segments[-1]
     for other in others:
-        gap = OffsetRange(tail.expected, last.base_offset)
+        gap = OffsetRange(tail.expected, first)
         header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)
         before = None if at_its_place or header is not None else _find_contradiction(copy, last, other)
         if header is None and before is None:
@@ -123,11 +130,16 @@ def find_lost_strays(
         is_gap = not gap.is_empty and not any(other.has_batches_in(gap) for other in others)
         is_explained = batch.count == 0 or is_gap
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
+        is_earlier = batch.last_offset < segment.base_offset
         is_other_file = copy.segment_of(batch.base_offset) != segment
         own = [header for header in copy.batches_in(stated) if is_other_file or header.position != batch.position]
         is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in others)
+        is_held = is_held or any(_replaces(other, copy, batch) for other in counting)
+        # two cleanings leave other records of one batch
+        is_held = is_held or any(_is_rewritten_in(other, gap, copy, segment, batch) for other in counting)
         if segment.is_last:
             is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)
+            is_held = is_held or (is_earlier and any(_has_ends(other, batch) for other in counting))
         else:
             is_held = (
                 is_held
@@ -137,6 +149,34 @@ def find_lost_strays(
         if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
             is_first = False
             yield batch
+
+
+def _replaces(other: CopyView, copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether another copy has a batch of a later leader at the offsets of a batch of this copy, whose last batch is of
+    no later leader than that batch."""
+    last = copy.last_batch
+    there = other.batches_in(OffsetRange(batch.base_offset, batch.last_offset + 1))
+    is_last_leader = last is not None and last.leader_epoch <= batch.leader_epoch
+    return is_last_leader and any(0 <= batch.leader_epoch < header.leader_epoch for header in there)
+
+
+def _is_rewritten_in(other: CopyView, gap: OffsetRange, copy: CopyView, segment: Segment, batch: BatchHeader) -> bool:
+    """Whether a batch belongs into a gap that has room for it: another copy has a batch there of as many offsets, with
+    no other record at any of them, and this copy does not state that one elsewhere in the segment."""
+    elsewhere = {stray.batch.base_offset for stray in copy.all_strays_of(segment)}
+    headers = () if gap.is_empty or batch.magic != MAGIC_V2 else other.headers_in(gap)
+    return any(
+        header.base_offset not in elsewhere and _may_be_rewritten(copy, segment, batch, other, header)
+        for header in headers
+    )
+
+
+def _has_ends(copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether a copy has a batch of the same leader epoch with the first and the last offset of another one, which
+    compaction leaves to a batch of magic 2."""
+    there = copy.batch_at(batch.base_offset)
+    fields = batch.base_offset, batch.last_offset, batch.leader_epoch, MAGIC_V2
+    return there is not None and (there.base_offset, there.last_offset, there.leader_epoch, there.magic) == fields
 
 
 def find_hidden_batches(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[tuple[Segment, list[OffsetRange]]]:
@@ -285,14 +325,27 @@ def _is_twin(copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyVi
     """
     if (header.crc, header.size) == (batch.crc, batch.size):
         return True
+    fallen, others = _compare_places(copy, segment, batch, other, header)
+    return bool(fallen and others) and (fallen.items() <= others.items() or others.items() <= fallen.items())
+
+
+def _may_be_rewritten(
+    copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyView, header: BatchHeader
+) -> bool:
+    """Whether two batches of two copies, at two offsets, may be what two cleanings left of one batch."""
+    fallen, others = _compare_places(copy, segment, batch, other, header)
+    return bool(fallen and others) and all(others.get(offset, row) == row for offset, row in fallen.items())
+
+
+def _compare_places(
+    copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyView, header: BatchHeader
+) -> tuple[Rows, Rows]:
+    """Returns the records of a batch, at the offsets of a batch of another copy, and the records of that one. Nothing
+    if the two have other leader epochs, or not as many offsets."""
     spans = header.last_offset - header.base_offset, batch.last_offset - batch.base_offset
     if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
-        return False
+        return {}, {}
     # decoding a batch proves its offset by the names of its segment, and that is what is in doubt
     unnamed = segment._replace(base_offset=0 if batch.is_wrapper else batch.base_offset, next_base_offset=None)
-    rows, others = copy.rows_in(batch, unnamed), other.rows(header)
-    if not rows or not others:
-        return False
-    risen = batch.base_offset - header.base_offset
-    fallen = {offset - risen: row for offset, row in rows.items()}
-    return fallen.items() <= others.items() or others.items() <= fallen.items()
+    rows, risen = copy.rows_in(batch, unnamed) or {}, batch.base_offset - header.base_offset
+    return {offset - risen: row for offset, row in rows.items()}, other.rows(header) or {}

@@ -12,6 +12,8 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.survey import Extent
 from kafka_segment_source.reporting import add_more
 
+_MOST_NAMED = 20  # ranges of offsets in one sentence
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -49,19 +51,20 @@ class LossReport:
         assert error is not None
         if isinstance(met, type(error)) and (met.path, met.position) == (error.path, error.position):
             error = met
-        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
-        what = f"{error.what} (no copy holds the offsets {offsets.start} {end} whole, of {self._tried})"
+        what = f"{error.what} (no copy holds the offsets {_name_offsets(offsets)} whole, of {self._tried})"
         return Lost(offsets, self._failure or error.with_what(what))
 
-    def describe_thinned(self, error: DataError | None, offsets: OffsetRange, more: int) -> str:
+    def describe_thinned(self, damage: Sequence[tuple[DataError | None, OffsetRange]]) -> str:
         """Returns a sentence about offsets that are read from a copy that was compacted, as another one is damaged
-        there. more: how many other ranges of offsets there are."""
-        end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
+        there. damage: each range of these offsets, and why; at least one."""
+        ranges = sorted({offsets for _, offsets in damage})
+        named = ", ".join(map(_name_offsets, ranges[:_MOST_NAMED]))
+        more = f" and {len(ranges) - _MOST_NAMED:,} more ranges" if len(ranges) > _MOST_NAMED else ""
         sentence = (
-            f"offsets {offsets.start} {end} of partition {self._partition} are read from a copy that was compacted, as"
-            f" another copy is damaged there: records that compaction removed are not returned; the damage: {error}"
+            f"offsets {named}{more} of partition {self._partition} are read from a copy that was compacted, as another"
+            f" copy is damaged there: records that compaction removed are not returned; the damage: {damage[0][0]}"
         )
-        return add_more(sentence, more)
+        return add_more(sentence, len(damage) - 1)
 
     def missing(self, offsets: OffsetRange) -> Lost:
         """Returns the loss of offsets that are in no copy."""
@@ -70,3 +73,8 @@ class LossReport:
         because = f"; {met.what}" if met.what else ""
         loss = DataLossError(f"{where} are missing: no copy holds them, of {self._tried}{because}", met.remedy)
         return Lost(offsets, self._failure or loss)
+
+
+def _name_offsets(offsets: OffsetRange) -> str:
+    end = "on" if offsets.end == kafka_format.MAX_OFFSET else f"to {offsets.end - 1}"
+    return f"{offsets.start} {end}"

@@ -188,7 +188,7 @@ class Surveyed:
             if self.found[at][1].holding in ((VOID,) if is_compacted else (VOID, THIN))
             if not (offsets := extent.offsets.intersect(picked)).is_empty
         ]
-        return [report.describe_thinned(*thinned[0], len(thinned) - 1)] if thinned else []
+        return [report.describe_thinned(thinned)] if thinned else []
 
     def _choose(self) -> list[tuple[int, OffsetRange]]:
         return choose([extent.offsets for _, extent in self.found], [self._rate(*found) for found in self.found])
@@ -250,7 +250,22 @@ def survey_copies(
                 known.append(parts[1].offsets)
             surveyed.found += [(surveyed_file, part) for part in counted if not _is_behind_end(copy, part)]
         surveyed.found += [(surveyed_file, extent) for extent in _rate_end(copy, surveyed_file, copies)]
+    holders = {file.segment.path: copy for copy, file in read}
+    surveyed.found = [
+        (file, _doubt_gap(holders[file.segment.path], file, extent, surveyed.found)) for file, extent in surveyed.found
+    ]
     return surveyed
+
+
+def _doubt_gap(copy: CopyView, file: Survey, extent: Extent, found: Sequence[tuple[Survey, Extent]]) -> Extent:
+    """Returns an extent of a file without batches as damage, if another file is damaged there, and a batch of these
+    offsets was left out anywhere in this one."""
+    if extent.holding != VOID or not any(
+        other.holding == DAMAGED and not other.offsets.intersect(extent.offsets).is_empty for _, other in found
+    ):
+        return extent
+    fault = copy.survey(file.segment).find_left_out(extent.offsets)
+    return extent if fault is None else replace(extent, holding=DAMAGED, error=fault)
 
 
 def _note_failure(extents: Iterator[Extent], failed: OffsetRange, error: DataError) -> Iterator[Extent]:

@@ -17,6 +17,7 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.survey import Survey
 from kafka_segment_source.partition.twins import find_lost_strays, find_twins, is_elsewhere, is_in_place, join_batches
@@ -45,6 +46,7 @@ def find_lost_batches(
     others = [copy for copy in copies if copy is not own]
     with SegmentView(segment, Trust()) as view:
         moved = view.probe.proven(error.position)
+        damaged = view.probe.at(error.position) if moved is None else None
         is_given = moved is not None and _is_given(own, moved, others)
     if moved is not None:
         if moved.base_offset < segment.span.end:
@@ -59,7 +61,11 @@ def find_lost_batches(
             is_wanted = reached <= twin.last_offset and twin.base_offset < split.bounds.offsets.end
             if not is_wanted and not _is_given(own, twin, others):  # passed, or another piece's
                 yield from _find_passed(split, known, own, twin)
-    elif own.log.compacted and error.position is not None:
+    elif damaged is not None:
+        # the batch read before it has a wrong offset, if it lies behind the offsets that the damaged one states
+        passed = _find_passed(split, known, own, damaged)
+        yield from (offsets for offsets in passed if any(other.has_batches_in(offsets) for other in others))
+    if moved is None and own.log.compacted and error.position is not None:
         yield from _find_hidden(own.survey(segment), error.position, split.uncut or split.bounds.offsets, others)
     if not segment.is_last:
         own.survey(segment)
@@ -73,7 +79,7 @@ def _find_hidden(
 ) -> Iterator[OffsetRange]:
     """Yields the gap before the batch that damage at a position follows, if another copy has batches in the gap, or
     none reaches it, and none has any where the damage is: that batch may lie over some, and the damage is the rest of
-    them."""
+    them. It does not if the two have fewer bytes than a copy with all these batches."""
     at = int(np.searchsorted(surveyed.batches[batch_headers.POSITION], position)) - 1
     place = next((place for place in surveyed.left_out_places() if place.start == position), None)
     if at < 0 or place is None or any(other.has_batches_in(place.gap) for other in others if not other.has_lost):
@@ -81,7 +87,10 @@ def _find_hidden(
     before = int(surveyed.batches[batch_headers.LAST_OFFSET, at - 1]) + 1 if at else surveyed.segment.base_offset
     gap = OffsetRange(before, max(int(surveyed.firsts[at]), before)).intersect(wanted)
     is_reached = any(other.start <= gap.start < other.end for other in others)
-    if not gap.is_empty and (not is_reached or any(other.has_batches_in(gap) for other in others)):
+    room = place.end - int(surveyed.batches[batch_headers.POSITION, at])
+    all_there = OffsetRange(before, place.gap.end)
+    is_over = any(other.has_batches_in(gap) and bytes_between(other, all_there)[0] <= room for other in others)
+    if not gap.is_empty and (not is_reached or is_over):
         yield gap
 
 

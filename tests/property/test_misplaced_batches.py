@@ -58,6 +58,9 @@ FAILED_ONCE = [
     105071,  # a batch states a larger offset, at which a segment is cut
     117540,  # a batch behind a gap that the other copy has in the gap
     11012063,  # the place of a moved batch is in another part of its file, and another copy is read between both
+    160008733,  # a batch with a wrong offset lies before the first one of the later leader
+    160010129,  # a batch of the last file lies before the part that is read for its end
+    160010181,  # what a batch in the last file lies over looks like a torn one
     150007849,  # a batch over the one before it, and a third copy that begins behind the stale end of another one
 ]
 
@@ -95,6 +98,11 @@ class Misplaced:
         return self.made.notes[0].split()[2]
 
     @property
+    def is_in_last_file(self) -> bool:
+        """Whether the last file of the hurt copy was hurt."""
+        return int(self.made.notes[0].split()[-1]) == self._hurt.files[-1].base
+
+    @property
     def may_be_hidden(self) -> bool:
         """Whether an index may lead a plan, and `verify`, past a batch that lies in the file of another."""
         return self.is_indexed and self.what == "carry"
@@ -125,7 +133,7 @@ class Misplaced:
     def gone(self) -> set[int]:
         """Offsets of rows that may be missing without an error: those that one of the compacted copies lacks, and those
         of a batch with a wrong offset behind what a plan may read of its file (docs/damage.md, "Two wrong offsets")."""
-        if self.what == "over" and int(self.made.notes[0].split()[-1]) == self._hurt.files[-1].base:
+        if self.what == "over" and self.is_in_last_file:
             # what is left of the batch may look like a torn one
             return set(self.rows) - set(self.sound) | self.hidden
         compacted_copies = [copy for copy in self.made.copies if copy.is_compacted]  # the hurt one is marked at most
@@ -422,7 +430,8 @@ def _check_verify(case: Misplaced, files: SimulatedFiles, paths: list[str], word
     problems = [problem.what for problem in found if not problem.path.endswith("index")]
     may_differ = case.may_be_hidden or case.what in ("shift", "raise")
     assert not problems or word == "error" or case.gone or may_differ, f"a read is whole, and verify finds {problems}"
-    assert problems or word == "whole", "a read ends with an error, and verify finds nothing"
+    may_look_torn = case.what == "over" and case.is_in_last_file  # what is left of the batch may look like a torn one
+    assert problems or word == "whole" or may_look_torn, "a read ends with an error, and verify finds nothing"
 
 
 @pytest.mark.parametrize("part", range(PARTS))
