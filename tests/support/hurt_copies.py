@@ -196,8 +196,11 @@ def make_legacy(random: Random, base: int, magic: int, word: str) -> Batch:
     return encoded(Batch(base, rows[-1][0], -1, "data", -1, rows, b"", magic), codec)
 
 
-def encoded(batch: Batch, codec: str = "none") -> Batch:
-    """The batch with the bytes of its rows."""
+HORIZON = 1_700_000_000_000  # ms: so far from the timestamps of the rows that each of their deltas takes more bytes
+
+
+def encoded(batch: Batch, codec: str = "none", has_horizon: bool = False) -> Batch:
+    """The batch with the bytes of its rows. has_horizon: whether the cleaner has set a delete horizon (KIP-534)."""
     recs = [Rec(offset - batch.base, timestamp, b"k%d" % offset, value) for offset, timestamp, value in batch.rows]
     if batch.magic < 2:
         write = writer.message_set_v1 if batch.magic else writer.message_set_v0
@@ -211,6 +214,8 @@ def encoded(batch: Batch, codec: str = "none") -> Batch:
         producer_id=batch.producer,
         producer_epoch=0 if batch.producer >= 0 else -1,
         transactional=batch.kind == "txn",
+        base_timestamp=HORIZON if has_horizon else None,
+        delete_horizon=has_horizon,
     )
     return replace(batch, data=data)
 
@@ -289,7 +294,8 @@ def file_of(random: Random, base: int, batches: list[Batch], indexed: bool) -> F
 
 def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
     """Cleans some of the first segments, never the last one, below the first open transaction, as a cleaner does: rows
-    of aborted transactions go, others may; a marker goes only after the rows of its transaction."""
+    of aborted transactions go, others may; a marker goes only after the rows of its transaction. Some of the batches
+    that stay get a delete horizon, and more bytes."""
     until = min([*open_producers(history).values(), files[-1].base])
     cleaned = [file for file in files[:-1] if file.batches and file.batches[-1].batch.after <= until]
     cleaned = cleaned[: random.randint(1, len(cleaned))] if cleaned else []
@@ -300,10 +306,11 @@ def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
             rows = tuple(row for row in batch.rows if random.random() < 0.6)
             if batch.kind == "txn" and fate_of(history, batch) == "abort":
                 rows = ()
-            if rows == batch.rows and rows:
+            has_horizon = bool(rows) and batch.magic == 2 and (batch.base + len(history)) % 5 == 0
+            if rows == batch.rows and rows and not has_horizon:
                 kept.append(batch)
-            elif rows:
-                kept.append(encoded(replace(batch, rows=rows), codec_of(batch)))  # the cleaner keeps the codec
+            elif rows:  # the cleaner keeps the codec
+                kept.append(encoded(replace(batch, rows=rows), codec_of(batch), has_horizon))
             elif batch.kind in ("commit", "abort") and (random.random() < 0.5 or not is_gone(history, files, batch)):
                 kept.append(batch)
         made = file_of(random, file.base, kept, file.index is not None)
