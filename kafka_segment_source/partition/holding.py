@@ -125,8 +125,8 @@ def _find_first_offset(copy: CopyView, segment: Segment) -> int:
 
 def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Iterator[_Rated]:
     """Yields the offsets of a segment whose end damage hides, and how well they are held: what lies between damage
-    counts by itself."""
-    rest = _rate_density(copy, segment, segment.span.end, differing)
+    counts by itself. Where damage is, any batches of other copies go before it."""
+    rest = min(_rate_density(copy, segment, segment.span.end, differing), SECOND)
     reached = segment.base_offset
     for run in copy.sound_runs(segment):
         yield OffsetRange(reached, run.start), rest
