@@ -139,7 +139,7 @@ def find_lost_strays(
         is_held = is_held or any(_is_rewritten_in(other, gap, copy, segment, batch) for other in counting)
         if segment.is_last:
             is_held = is_held or any((header.crc, header.size) == (batch.crc, batch.size) for header in own)
-            is_held = is_held or (is_earlier and any(_has_ends(other, batch) for other in counting))
+            is_held = is_held or (is_earlier and any(has_ends(other, batch) for other in counting))
         else:
             is_held = (
                 is_held
@@ -171,7 +171,7 @@ def _is_rewritten_in(other: CopyView, gap: OffsetRange, copy: CopyView, segment:
     )
 
 
-def _has_ends(copy: CopyView, batch: BatchHeader) -> bool:
+def has_ends(copy: CopyView, batch: BatchHeader) -> bool:
     """Whether a copy has a batch of the same leader epoch with the first and the last offset of another one, which
     compaction leaves to a batch of magic 2."""
     there = copy.batch_at(batch.base_offset)

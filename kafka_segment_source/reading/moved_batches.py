@@ -20,7 +20,14 @@ from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.survey import Survey
-from kafka_segment_source.partition.twins import find_lost_strays, find_twins, is_elsewhere, is_in_place, join_batches
+from kafka_segment_source.partition.twins import (
+    find_lost_strays,
+    find_twins,
+    has_ends,
+    is_elsewhere,
+    is_in_place,
+    join_batches,
+)
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.trust import Trust
 
@@ -161,6 +168,10 @@ def _is_lost(own: CopyView, segment: Segment, moved: BatchHeader, others: Sequen
     compacted = [other for other in others if other.log.compacted and other.log.segments]
     is_spanned = any(other.log.segments[0].base_offset <= offsets.start < other.end for other in compacted)
     is_thinned = any(other.has_batches_in(offsets) for other in others)
+    if moved.last_offset < segment.base_offset and any(
+        has_ends(other, moved) for other in others if not other.has_lost
+    ):
+        return False  # two cleanings leave other records of one batch
     return (is_thinned or not is_spanned) and not is_elsewhere(own, segment, moved, (own, *others))
 
 

@@ -252,3 +252,127 @@ def test_a_replaced_leader_below_an_empty_file_of_the_cleaner(torn: bool, turn: 
     file = Path(paths[0], "t-0", writer.segment_name(0))
     file.write_bytes(file.read_bytes() + (encode_batches("[16-17 e2]")[:-4] if torn else b""))
     assert offsets(paths[::turn]) == list(range(12, 21))
+
+
+@TURNS
+@pytest.mark.parametrize("more", ["", " [22-24 e5]"])
+@pytest.mark.parametrize("stale", [3, 4])
+@pytest.mark.parametrize("flipped", [0, 1, 7, 21])
+def test_a_last_batch_with_two_epochs_beside_a_replaced_leader(
+    flipped: int, stale: int, more: str, turn: int, tmp_path: Path
+) -> None:
+    """One of the two is right. So the copies name the earlier one at least, and one before that of the batch before it
+    is the wrong one."""
+    log = "[0-9 e2] [10-19 e3] [20-21 e5]"
+    paths = write_copies(
+        tmp_path, {0: log}, {0: log + more}, {0: f"[0-9 e2] [10-19 e3] [20-21 e{stale}] [22-26 e{stale}]"}
+    )
+    file = Path(paths[1], "t-0", writer.segment_name(0))
+    data, place = (
+        bytearray(file.read_bytes()),
+        len(encode_batches("[0-9 e2] [10-19 e3]")) + PARTITION_LEADER_EPOCH_OFFSET,
+    )
+    data[place : place + 4] = flipped.to_bytes(4, "big")
+    file.write_bytes(data)
+    assert offsets(paths[::turn]) == list(range(25 if more else 22))
+
+
+@TURNS
+@pytest.mark.parametrize("epochs", [("", "", ""), ("0 0, 3 27", "2 0, 4 19", "2 0")])
+@pytest.mark.parametrize("straddling", [True, False])
+def test_a_replaced_leader_counts_by_what_is_left_of_its_copy(
+    straddling: bool, epochs: tuple[str, ...], turn: int, tmp_path: Path
+) -> None:
+    """Its later epoch lies behind the offset from which on it lost. Below, the follower of the other history counts."""
+    stale = "[0-4 e0] [5-12 e0] [13-26 e0] [27-31 e3]" if straddling else "[0-4 e0] [5-7 e0] [8-26 e0] [27-31 e3]"
+    log, follower = {8: "[8-11 e2] [12-18 e2]", 19: "[19-20 e4] [21 e4]"}, {0: "[0-2 e2] [3-7 e2]"}
+    paths = write_copies(tmp_path, {0: stale}, log, follower, epochs=epochs)
+    table = kafkaseg.scan(paths[::turn], ["value"]).read_all().to_pydict()
+    leaders = [2] * 19 + [4] * 3
+    assert table["value"] == [f"v{offset} of e{epoch}".encode() for offset, epoch in enumerate(leaders)]
+
+
+@TURNS
+@pytest.mark.parametrize("size", [17, 30, 60, 61])
+def test_a_leader_that_died_in_the_header_of_its_first_batch(size: int, turn: int, tmp_path: Path) -> None:
+    """The first 17 bytes state the offset, the epoch and the magic."""
+    epochs = ("2 0, 9 10", "2 0")
+    paths = write_copies(tmp_path, {0: "[0-9 e2]", 10: ""}, {0: "[0-9 e2] [10-19 e2]"}, epochs=epochs)
+    file = Path(paths[0], "t-0", writer.segment_name(10))
+    file.write_bytes(encode_batches("[10-13 e9]")[:size])
+    assert offsets(paths[::turn]) == list(range(10))
+
+
+@TURNS
+@pytest.mark.parametrize("epochs", [("", ""), ("2 0, 9 18", "2 0, 3 10")])
+def test_a_batch_of_the_history_that_lost_makes_up_for_none(epochs: tuple[str, str], turn: int, tmp_path: Path) -> None:
+    hurt = {0: "[0-9 e2] [10-11 e2]", 10: "[12-17 e2]", 18: "[18-19 e9] [20-23 e9]", 24: "[24-26 e9]"}
+    stale = {0: "[0-9 e2]", 10: "[10-11 e3] [12-13 e3] [14-19 e3]"}
+    paths = write_copies(tmp_path, hurt, stale, epochs=epochs)
+    with pytest.raises(DataLossError, match="has them, although the next file"):
+        offsets(paths[::turn])
+
+
+@TURNS
+@pytest.mark.parametrize("name", [16, 19, 20, 22, 25])
+@pytest.mark.parametrize("epochs", [("", ""), ("0 0, 2 10, 3 18", "0 0, 2 10")])
+def test_a_wrong_name_of_the_last_file_of_a_replaced_leader(
+    epochs: tuple[str, str], name: int, turn: int, tmp_path: Path
+) -> None:
+    """A later leader has batches at the offsets of its batches."""
+    log = {0: "[0-9 e0]", 10: "[10-17 e2]", 18: "[18-19 e3] [20-23 e3] [24-25 e3]"}
+    stale = {0: "[0-9 e0]", 10: "[10-17 e2]", name: "[18-19 e2] [20-25 e2]"}
+    assert offsets(write_copies(tmp_path, log, stale, epochs=epochs)[::turn]) == list(range(26))
+
+
+# --- two copies that were compacted apart ----------------------------------------------------------------------------
+
+
+@TURNS
+def test_a_batch_in_the_last_file_that_another_cleaning_left_differently(turn: int, tmp_path: Path) -> None:
+    whole = {0: "[0-2 e0 (0,2)] [3 e0]", 6: "[6-9 e0 (6,8,9)]", 18: "[18-21 e0]"}
+    hurt = {0: "[3 e0]", 6: "[6-9 e0 (6,7,8)]", 18: "[0-2 e0 (0,1)] [18-21 e0]"}
+    paths = write_copies(tmp_path, whole, hurt)
+    for path in paths:
+        mark(path)
+    found = offsets(paths[::turn])
+    assert set(found) >= {0, 3, 6, 8, *range(18, 22)}
+
+
+@TURNS
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_wrong_offset_of_a_batch_that_another_cleaning_left_differently(at: int, turn: int, tmp_path: Path) -> None:
+    """The gap that it leaves is where the other copy has it."""
+    files = ["[0-2 e0 (0,1)]", "[3-5 e0 (3,4)]", "[8-9 e0]"]
+    files[at] = files[at].replace("]", " @1048576]")
+    whole = {0: "[0-2 e0 (0,2)] [3-5 e0 (3,5)] [8-9 e0]", 12: "[12-13 e0]"}
+    paths = write_copies(tmp_path, whole, {0: " ".join(files), 12: "[12-13 e0]"})
+    for path in paths:
+        mark(path)
+    assert set(offsets(paths[::turn])) >= {0, 3, 8, 9, 12, 13}
+
+
+@TURNS
+def test_garbage_behind_a_batch_behind_a_gap(turn: int, tmp_path: Path) -> None:
+    """The two have too few bytes to be that batch over those that the other copy has in the gap."""
+    paths = write_copies(
+        tmp_path, {0: "[0-4 e0] [8-9 e0]", 10: "[10-13 e0]"}, {0: "[0-4 e0] [5-7 e0] [8-9 e0]", 10: "[10-13 e0]"}
+    )
+    file = Path(paths[0], "t-0", writer.segment_name(0))
+    file.write_bytes(file.read_bytes() + b"\xa0" * 20)
+    for path in paths:
+        mark(path)
+    assert set(offsets(paths[::turn])) >= {*range(5), *range(8, 14)}
+
+
+# --- a last wrapper --------------------------------------------------------------------------------------------------
+
+
+@TURNS
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_flipped_offset_of_a_last_wrapper_beside_a_sound_copy(magic: int, turn: int, tmp_path: Path) -> None:
+    """The sound one begins where the wrapper before it ends, so it leaves no gap."""
+    held = [tuple(range(21)), (21, 22, 23), (24, 25, 26, 27), (28, 29, 30)]
+    hurt = messages(*held, magic=magic, stated={28: 28})
+    paths = write_bytes(tmp_path, {0: hurt}, {0: messages(*held, magic=magic)})
+    assert offsets(paths[::turn]) == list(range(31))
