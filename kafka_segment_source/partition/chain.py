@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.kafka_format import MAX_OFFSET, segment_file
+from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET, segment_file
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
@@ -35,6 +35,7 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
 from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
+from kafka_segment_source.partition.strays import explain_old_format
 from kafka_segment_source.partition.twins import (
     find_hidden_batches,
     find_replaced,
@@ -187,6 +188,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     thinned = [_explain_thinned(segment, batch) for segment, batch in _find_thinned(copies, near, parts)]
     thinned += [_explain_replaced(place, offsets) for place, offsets in _find_replaced_damage(copies, near, parts)]
     warnings.add_all(thinned, "thinned")
+    warnings.add_all(_warn_of_old_formats(copies, near), "damage in an old format")
     cut = [copy for copy in copies if _is_cut(copy, parts)]
     warnings.add_all((_explain_cut(copy, parts) for copy in cut), "a copy ends in damage")
     return replace(
@@ -377,6 +379,16 @@ def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
         f"{segment.path!r} has a batch at a wrong place, at byte {batch.position}: its offsets {batch.base_offset} to"
         f" {batch.last_offset} are read from a copy that was compacted: records that compaction removed are not returned"
     )
+
+
+def _warn_of_old_formats(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[str]:
+    """Yields one sentence for each segment that begins with magic 0 or 1 and is known to be damaged."""
+    for copy in copies:
+        for segment in copy.segments_around(near):
+            place = next(iter(copy.left_out_places(segment)), None)
+            first = None if place is None else copy.first_batch_of(segment)
+            if place is not None and (first is None or first.magic < MAGIC_V2):
+                yield explain_old_format(segment, place)
 
 
 def _find_replaced_damage(

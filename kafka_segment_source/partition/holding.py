@@ -206,9 +206,8 @@ def _rate_density(
             certain, most = bytes_between(copy, common)
             most = most if sound_from is None else certain
             least, largest = bytes_between(other.copy, common)
-            if (most < least and _lacks_records(copy, common)) or (
-                most < largest and copy.survey(segment).shows_compaction(copy.tail.end)
-            ):
+            is_smaller = most < least and _lacks_records(copy, common)
+            if is_smaller or (most < largest and copy.survey(segment).shows_compaction(copy.tail.end)):
                 return THIN
     return WHOLE
 

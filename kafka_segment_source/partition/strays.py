@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.logdir.segments import Segment
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
-    from kafka_segment_source.partition.survey import Survey
+    from kafka_segment_source.partition.survey import LeftOut, Survey
 
 
 class Stray(NamedTuple):
@@ -51,6 +52,15 @@ def find_stray_batches(surveyed: Survey, policy: Policy) -> StrayBatches:
             hides_first = following is not None and following.is_wrapper  # so nothing says where the gap ends
             strays += _explain_by_gap(moved, OffsetRange(0, 0) if hides_first else place.gap)
     return StrayBatches(tuple(strays), is_torn)
+
+
+def explain_old_format(segment: Segment, place: LeftOut) -> str:
+    """The warning about damage among batches of magic 0 or 1 in one of several copies: they may be read wrongly."""
+    return (
+        f"{segment.path!r} has damage among batches of magic 0 or 1 at byte {place.start}: they do not state where they"
+        " begin, so rows beside it may be lost, or have offsets of others, when several copies are read; read each"
+        " directory alone"
+    )
 
 
 def read_whole_batches(view: SegmentView, start: int, end: int) -> tuple[list[BatchHeader], int]:

@@ -33,6 +33,7 @@ from kafka_segment_source.partition.conflicts import Wrong, find_wrong
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
+from kafka_segment_source.partition.strays import explain_old_format
 from kafka_segment_source.partition.survey import Extent, Survey, survey
 from kafka_segment_source.reading.losses import LossReport, Lost
 from kafka_segment_source.reading.moved_batches import find_lost_batches
@@ -83,7 +84,7 @@ def mend(
     surveyed.preferred = "" if gap is None else gap.path  # the others have what it lacks
     report = LossReport(f"{split.topic}-{split.partition}", copies, surveyed.failures, error)
     pieces: list[Piece] = []
-    log_warnings(surveyed.describe_thinned(report))
+    log_warnings([*surveyed.describe_thinned(report), *surveyed.warn_of_old_formats()])
     pieces += surveyed.find_wrong_outside(split.path, split.uncut or split.bounds.offsets)
     for offsets, held in surveyed.held_by(report):
         if isinstance(held, Lost):
@@ -175,6 +176,13 @@ class Surveyed:
             extent.holding >= THIN and not extent.offsets.intersect(around).is_empty for _, extent in self.found
         )
         return is_inside and isinstance(lost.error, DataLossError) and not is_filled
+
+    def warn_of_old_formats(self) -> Iterator[str]:
+        """Yields one sentence for each damaged file with sound batches of magic 0 or 1."""
+        for file in (
+            file for _, file in self.read if (file.batches[batch_headers.MAGIC] < kafka_format.MAGIC_V2).any()
+        ):
+            yield from (explain_old_format(file.segment, place) for place in file.left_out_places()[:1])
 
     def describe_thinned(self, report: LossReport) -> list[str]:
         """Returns a sentence about damage in one copy, where another copy is read instead from which compaction has
