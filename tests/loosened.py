@@ -906,7 +906,7 @@ LOOSENED = [
         ),
         (
             "chain: any batches go before what damage hides",
-            "rest = min(_rate_density(copy, segment, segment.span.end, differing), SECOND)",
+            "rest = min(_rate_density(copy, segment, segment.span.end, differing), HIDDEN)",
             "rest = _rate_density(copy, segment, segment.span.end, differing)",
         ),
         (

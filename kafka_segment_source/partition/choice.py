@@ -9,6 +9,7 @@ worst to best:
 - VOID: no batch and no damage. Compaction removed the batches, or there never were any.
 - SECOND: batches of a copy whose history lost, from below the difference. Compaction may have removed some of them in
   favour of records that do not count. So any other batches go before them.
+- HIDDEN: damage, and nothing says up to which offset. It may hide batches.
 - THIN: batches from which compaction has removed records.
 - WHOLE: every offset has its record.
 """
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 
 from kafka_segment_source.bounds import OffsetRange
 
-UNKNOWN, DAMAGED, VOID, SECOND, THIN, WHOLE = range(6)
+UNKNOWN, DAMAGED, VOID, SECOND, HIDDEN, THIN, WHOLE = range(7)
 
 
 def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) -> list[tuple[int, OffsetRange]]:

@@ -14,7 +14,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import MAGIC_V2
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.partition.choice import DAMAGED, SECOND, THIN, UNKNOWN, VOID, WHOLE
+from kafka_segment_source.partition.choice import DAMAGED, HIDDEN, SECOND, THIN, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import find_lost_strays, find_moved, find_twins
@@ -125,8 +125,8 @@ def _find_first_offset(copy: CopyView, segment: Segment) -> int:
 
 def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Iterator[_Rated]:
     """Yields the offsets of a segment whose end damage hides, and how well they are held: what lies between damage
-    counts by itself. Where damage is, any batches of other copies go before it."""
-    rest = min(_rate_density(copy, segment, segment.span.end, differing), SECOND)
+    counts by itself."""
+    rest = min(_rate_density(copy, segment, segment.span.end, differing), HIDDEN)
     reached = segment.base_offset
     for run in copy.sound_runs(segment):
         yield OffsetRange(reached, run.start), rest

@@ -28,6 +28,7 @@ FAILED_ONCE = [
     120002142,  # stale batches in a gap of the log, below one that reaches into it
     70018983,  # the last batch steps back into the one before it, which compaction has thinned
     41000092,  # a wrong epoch in one copy, and compaction has rewritten the same batch in another
+    180000771,  # damage in the copy that counts, and a replaced one that has nothing left there
     7638,  # a last batch with a wrong offset made the checkpoint beside it count for nothing
     16098,  # damage at the end of a copy, and a thinned copy of another history is read there
     93003635,  # two different batches without records are alike, but for their offsets
