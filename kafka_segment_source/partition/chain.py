@@ -34,7 +34,7 @@ from kafka_segment_source.partition.choice import DAMAGED, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
-from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
+from kafka_segment_source.partition.holding import ListedCopy, find_held_spans, lacks_records
 from kafka_segment_source.partition.strays import explain_old_format
 from kafka_segment_source.partition.twins import (
     find_hidden_batches,
@@ -394,14 +394,16 @@ def _warn_of_old_formats(copies: Sequence[CopyView], near: OffsetRange) -> Itera
 def _find_replaced_damage(
     copies: Sequence[CopyView], near: OffsetRange, parts: Sequence[tuple[CopyView, OffsetRange]]
 ) -> Iterator[tuple[LeftOut, OffsetRange]]:
-    """Yields damage of copies that are not compacted, before their last segment, with its offsets that are read from a
-    compacted copy instead. Only segments that were read for their end are looked at. parts: as in `_find_thinned`."""
-    compacted = [offsets for copy, offsets in parts if copy.log.compacted]
-    for copy in copies if compacted else ():
+    """Yields damage of copies that are not compacted, before their last segment, with its offsets that are read instead
+    from a copy that is compacted, or that lacks records there. Only segments that were read for their end are looked
+    at. parts: as in `_find_thinned`."""
+    for copy in copies:
         segments = () if copy.log.compacted or copy.has_lost else copy.segments_around(near)
         for place in (place for segment in segments if not segment.is_last for place in copy.left_out_places(segment)):
-            replaced = [offsets for part in compacted if not (offsets := place.gap.intersect(part)).is_empty]
-            yield from ((place, offsets) for offsets in replaced)
+            replaced = [(reader, place.gap.intersect(part)) for reader, part in parts if reader is not copy]
+            for reader, offsets in replaced:
+                if not offsets.is_empty and (reader.log.compacted or lacks_records(reader, offsets)):
+                    yield place, offsets
 
 
 def _explain_replaced(place: LeftOut, offsets: OffsetRange) -> str:

@@ -206,13 +206,13 @@ def _rate_density(
             certain, most = bytes_between(copy, common)
             most = most if sound_from is None else certain
             least, largest = bytes_between(other.copy, common)
-            is_smaller = most < least and _lacks_records(copy, common)
+            is_smaller = most < least and lacks_records(copy, common)
             if is_smaller or (most < largest and copy.survey(segment).shows_compaction(copy.tail.end)):
                 return THIN
     return WHOLE
 
 
-def _lacks_records(copy: CopyView, offsets: OffsetRange) -> bool:
+def lacks_records(copy: CopyView, offsets: OffsetRange) -> bool:
     """Whether a copy may lack a record of these offsets. It reads headers up to the first one that shows so. Those of
     magic 0 and 1 never show that nothing is missing."""
     reached = offsets.start

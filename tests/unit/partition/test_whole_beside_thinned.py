@@ -114,13 +114,17 @@ def test_a_last_file_of_an_old_format_whose_batches_changed_their_order(
 
 
 @TURNS
-def test_a_torn_file_before_the_last_one(turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_torn_file_before_the_last_one(
+    is_marked: bool, turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its offsets are read from the compacted copy. That is said."""
     whole = {0: "[0-2 e0] [3 e0] [4-5 e0]", 6: "[6-9 e0]", 10: "[10 e0]"}
     thinned = {0: "[0-2 e0 (0,2)] [3 e0] [4-5 e0 (5)]", 6: "[6-9 e0 (6)]", 10: "[10 e0]"}
     paths = write_copies(tmp_path, whole, thinned)
     file_of(paths[0], 0).write_bytes(encode_batches("[0-2 e0] [3 e0]")[:-20])
-    mark(paths[1])
+    if is_marked:
+        mark(paths[1])
     assert offsets(paths[::turn]) == [0, 1, 2, 3, *range(5, 11)]
     assert any("offsets 3 to 5 are read from a copy that was compacted" in message for message in caplog.messages)
 
