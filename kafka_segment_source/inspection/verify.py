@@ -60,8 +60,7 @@ class Verified:
 
     size: bytes of `.log` files.
     has_gaps: whether offsets are missing between two batches of a file.
-    places: of a compacted log, the first and the last offset of each batch of magic 2, absolute and
-        inclusive. Shape: 2, batches.
+    places: of a compacted log, first and last offset (absolute, inclusive) of each batch of magic 2: int64[2, n].
     """
 
     topic: str
