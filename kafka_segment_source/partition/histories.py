@@ -161,13 +161,11 @@ def _note_odd_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
     before is the damaged one.
     """
     last = copy.last_batch
-    there = [other.batch_at(last.base_offset) for other in copies if other.log.segments] if last is not None else []
-    stated = {
-        batch.leader_epoch
-        for batch in there
-        if batch is not None and last is not None and _identify(batch) == _identify(last)
-    }
-    if last is not None and len(stated) > 1:
+    if last is None:
+        return
+    there = [other.batch_at(last.base_offset) for other in copies if other.log.segments]
+    stated = {batch.leader_epoch for batch in there if batch is not None and _identify(batch) == _identify(last)}
+    if len(stated) > 1:
         before = next(walk_backward(copy, last.base_offset), None)
         possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
         copy.has_odd_epoch = possible != {last.leader_epoch}

@@ -10,7 +10,6 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError, DataLossError, KafkaSegmentError
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.survey import Extent
-from kafka_segment_source.reporting import add_more
 
 _MOST_NAMED = 20  # ranges of offsets in one sentence
 
@@ -60,11 +59,10 @@ class LossReport:
         ranges = sorted({offsets for _, offsets in damage})
         named = ", ".join(map(_name_offsets, ranges[:_MOST_NAMED]))
         more = f" and {len(ranges) - _MOST_NAMED:,} more ranges" if len(ranges) > _MOST_NAMED else ""
-        sentence = (
+        return (
             f"offsets {named}{more} of partition {self._partition} are read from a copy that was compacted, as another"
-            f" copy is damaged there: records that compaction removed are not returned; the damage: {damage[0][0]}"
+            f" copy is damaged there: records that compaction removed are not returned; the first damage: {damage[0][0]}"
         )
-        return add_more(sentence, len(damage) - 1)
 
     def missing(self, offsets: OffsetRange) -> Lost:
         """Returns the loss of offsets that are in no copy."""

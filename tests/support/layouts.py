@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from tests.support import writer
 from tests.support.writer import Rec
 
@@ -50,3 +53,19 @@ def write_copies(root: Path, *copies: Mapping[int, str], epochs: Sequence[str] =
             (folder / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
         paths.append(str(folder.parent))
     return paths
+
+
+def mark(path: str) -> None:
+    """Marks a copy as compacted."""
+    Path(path, CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+
+
+def offsets(paths: list[str], end: int | None = None, **options: Any) -> list[int]:
+    """The offsets of a read, whose values are those of their offsets. end: the end of the read (exclusive)."""
+    if end is not None:
+        options["endingOffsets"] = {"t": {"0": end}}
+    table = kafkaseg.scan(paths, ["offset", "value"], **options).read_all().to_pydict()
+    for offset, value in zip(table["offset"], table["value"], strict=True):
+        assert value.decode().startswith(f"v{offset} of ")
+    found: list[int] = table["offset"]
+    return found

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
-from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from tests.support import writer
-from tests.support.layouts import encode_batches, write_copies
+from tests.support.layouts import encode_batches, mark, offsets, write_copies
 from tests.support.writer import Rec
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
 PARTITION_LEADER_EPOCH_OFFSET = 12  # in a batch (Kafka: DefaultRecordBatch)
 THINNED = "records that compaction removed are not returned"
-
-
-def offsets(paths: list[str], end: int | None = None, **options: Any) -> list[int]:
-    """The offsets of a read, whose values are those of their offsets. end: the end of the read (exclusive)."""
-    if end is not None:
-        options["endingOffsets"] = {"t": {"0": end}}
-    table = kafkaseg.scan(paths, ["offset", "value"], **options).read_all().to_pydict()
-    for offset, value in zip(table["offset"], table["value"], strict=True):
-        assert value.decode().startswith(f"v{offset} of ")
-    found: list[int] = table["offset"]
-    return found
-
-
-def mark(path: str) -> None:
-    """Marks a copy as compacted."""
-    Path(path, CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
 
 
 def messages(*offsets_of_each: tuple[int, ...], magic: int = 1, stated: dict[int, int] | None = None) -> bytes:

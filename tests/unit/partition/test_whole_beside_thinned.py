@@ -6,28 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import kafka_segment_source as kafkaseg
-from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from tests.support import writer
-from tests.support.layouts import encode_batches, write_copies
+from tests.support.layouts import encode_batches, mark, offsets, write_copies
 from tests.support.writer import Rec
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
 THINNED = "records that compaction removed are not returned"
-
-
-def offsets(paths: list[str]) -> list[int]:
-    """The offsets of a read, whose values are those of their offsets."""
-    table = kafkaseg.scan(paths, ["offset", "value"]).read_all().to_pydict()
-    for offset, value in zip(table["offset"], table["value"], strict=True):
-        assert value.decode().startswith(f"v{offset} of ")
-    found: list[int] = table["offset"]
-    return found
-
-
-def mark(path: str) -> None:
-    """Marks a copy as compacted."""
-    Path(path, CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
 
 
 def file_of(path: str, base: int) -> Path:
