@@ -41,7 +41,7 @@ GENERATORS = {
 
 FOUND_BY: dict[str, tuple[str, ...]] = {
     "hurt copies": (
-        "chain: where damage hides how many bytes another copy had, gaps decide",
+        "chain: of copies that both lack records, the one with fewer bytes holds the same offsets less well",
         "chain: bytes of later offsets do not explain damage",
         "histories: a last batch whose epoch its own checkpoint does not know decides nothing",
         "copies: a batch whose epoch is in doubt still has its place",

@@ -26,20 +26,18 @@ from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
-from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET, segment_file
+from kafka_segment_source.kafka_format import MAX_OFFSET, segment_file
 from kafka_segment_source.logdir.checkpoints import read_topic_id
-from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
+from kafka_segment_source.partition.chain_warnings import warn_of_chain
 from kafka_segment_source.partition.choice import DAMAGED, choose
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
 from kafka_segment_source.partition.histories import explain_fence, find_doubts, find_fences
-from kafka_segment_source.partition.holding import ListedCopy, find_held_spans, lacks_records
-from kafka_segment_source.partition.strays import explain_old_format
+from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
 from kafka_segment_source.partition.twins import (
     find_hidden_batches,
     find_replaced,
-    find_whole_strays,
     leave_misplaced_end,
 )
 from kafka_segment_source.reporting import Warnings
@@ -48,7 +46,7 @@ from kafka_segment_source.storage.tiered.names import is_shown
 from kafka_segment_source.trust import Policy
 
 if TYPE_CHECKING:
-    from kafka_segment_source.partition.survey import LeftOut
+    pass
 
 
 def merge_replicas(
@@ -184,13 +182,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         unused += [
             _drop_unused(segment, copy, within, chain) for segment in copy.log.segments if segment.path not in read
         ]
-    warnings.add(_explain_choice(logs, read_for), "several copies")
-    thinned = [_explain_thinned(segment, batch) for segment, batch in _find_thinned(copies, near, parts)]
-    thinned += [_explain_replaced(place, offsets) for place, offsets in _find_replaced_damage(copies, near, parts)]
-    warnings.add_all(thinned, "thinned")
-    warnings.add_all(_warn_of_old_formats(copies, near), "damage in an old format")
-    cut = [copy for copy in copies if _is_cut(copy, parts)]
-    warnings.add_all((_explain_cut(copy, parts) for copy in cut), "a copy ends in damage")
+    warn_of_chain(copies, near, parts, warnings)
     return replace(
         read_for[0][0],
         segments=tuple(segments),
@@ -349,90 +341,3 @@ def _explain_hidden(segment: Segment, offsets: OffsetRange) -> str:
         return f"{segment.path!r} has them, although the next file, {name}, begins there by its name"
     later = ", and is named after a later offset" if offsets.start < segment.span.start else ""
     return f"{segment.path!r} has them at a wrong place{later}"
-
-
-def _explain_choice(copies: list[PartitionLog], read_for: list[tuple[PartitionLog, OffsetRange]]) -> str:
-    """Returns one sentence about which directory is read for which offsets."""
-    log = copies[0]
-    said = f"partition {log.topic}-{log.partition} is found in {len(copies)} directories"
-    if len({log.directory for log, _ in read_for}) == 1:
-        return f"{said}: all its offsets are read from {read_for[0][0].directory!r}"
-    parts = [f"{offsets.start} to {offsets.end - 1} from {log.directory!r}" for log, offsets in read_for[:-1]]
-    last, offsets = read_for[-1]
-    return f"{said}: offsets {', '.join(parts)}, those from {offsets.start} on from {last.directory!r}"
-
-
-def _find_thinned(
-    copies: Sequence[CopyView], near: OffsetRange, parts: Sequence[tuple[CopyView, OffsetRange]]
-) -> Iterator[tuple[Segment, BatchHeader]]:
-    """Yields batches at a wrong place whose offsets are read from a compacted copy instead. parts: which copy is read
-    for which offsets."""
-    compacted = [offsets for copy, offsets in parts if copy.log.compacted]
-    for segment, batch in find_whole_strays(copies, near) if compacted else ():
-        stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
-        if any(not stated.intersect(offsets).is_empty for offsets in compacted):
-            yield segment, batch
-
-
-def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
-    return (
-        f"{segment.path!r} has a batch at a wrong place, at byte {batch.position}: its offsets {batch.base_offset} to"
-        f" {batch.last_offset} are read from a copy that was compacted: records that compaction removed are not returned"
-    )
-
-
-def _warn_of_old_formats(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[str]:
-    """Yields one sentence for each segment that begins with magic 0 or 1 and is known to be damaged."""
-    for copy in copies:
-        for segment in copy.segments_around(near):
-            place = next(iter(copy.left_out_places(segment)), None)
-            first = None if place is None else copy.first_batch_of(segment)
-            if place is not None and (first is None or first.magic < MAGIC_V2):
-                yield explain_old_format(segment, place)
-
-
-def _find_replaced_damage(
-    copies: Sequence[CopyView], near: OffsetRange, parts: Sequence[tuple[CopyView, OffsetRange]]
-) -> Iterator[tuple[LeftOut, OffsetRange]]:
-    """Yields damage of copies that are not compacted, before their last segment, with its offsets that are read instead
-    from a copy that is compacted, or that lacks records there. Only segments that were read for their end are looked
-    at. parts: as in `_find_thinned`."""
-    for copy in copies:
-        segments = () if copy.log.compacted or copy.has_lost else copy.segments_around(near)
-        for place in (place for segment in segments if not segment.is_last for place in copy.left_out_places(segment)):
-            replaced = [(reader, place.gap.intersect(part)) for reader, part in parts if reader is not copy]
-            for reader, offsets in replaced:
-                if not offsets.is_empty and (reader.log.compacted or lacks_records(reader, offsets)):
-                    yield place, offsets
-
-
-def _explain_replaced(place: LeftOut, offsets: OffsetRange) -> str:
-    return (
-        f"offsets {offsets.start} to {offsets.end - 1} are read from a copy that was compacted, as another copy is damaged"
-        f" there: records that compaction removed are not returned; the damage: {place.fault}"
-    )
-
-
-def _is_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> bool:
-    """Whether a copy ends in damage, and another one is read behind. parts: which copy is read for which offsets."""
-    behind = OffsetRange(copy.tail.end)
-    return not copy.tail.is_clean and any(
-        reader is not copy and not part.intersect(behind).is_empty for reader, part in parts
-    )
-
-
-def _explain_cut(copy: CopyView, parts: Sequence[tuple[CopyView, OffsetRange]]) -> str:
-    """Returns one sentence about a copy that ends in damage. parts: which copy is read for which offsets."""
-    behind = OffsetRange(copy.tail.end)
-    behind_end = [reader for reader, part in parts if not part.intersect(behind).is_empty]
-    lost = {
-        reader.log.directory
-        for reader in behind_end
-        if reader.has_lost or (reader.log.compacted and not copy.log.compacted)
-    }
-    thinned = f", and compaction may have removed records of them from {' and '.join(map(repr, sorted(lost)))}"
-    where = f"after offset {copy.tail.end - 1}" if copy.tail.end > copy.start else f"from byte {copy.tail.position} on"
-    return (
-        f"{copy.log.segments[-1].path!r} ends in bytes {where} that are no whole batch, torn or damaged; other directories"
-        f" are read for the offsets that follow{thinned if lost else ''}"
-    )

@@ -258,11 +258,11 @@ class CopyView:
         return self._strays.get(segment.path, ())
 
     def left_out_places(self, segment: Segment) -> Sequence[LeftOut]:
-        """Returns where damage was left out of a segment. It returns none if the segment was not read for its end."""
-        if segment.is_last:
-            return self.tail.left_out
+        """Returns where damage was left out of a segment, as far as the segment was read."""
         surveyed = self.survey_of(segment)
-        return () if surveyed is None else surveyed.left_out_places()
+        if surveyed is None:
+            return self.tail.left_out if segment.is_last else ()
+        return surveyed.left_out_places()
 
     def strays_of(self, segment: Segment) -> list[Stray]:
         """Returns those of `all_strays_of` with offsets that its names do not leave to the segment."""

@@ -147,7 +147,8 @@ def _find_fence(
     winner, parting = min(losses, key=lambda loss: loss[1].first)
     proven = [divergence.agreed for _, divergence in losses if divergence.is_proven]
     agreed = [*proven] or [divergence.agreed for _, divergence in losses]
-    agreed += [_find_stated_start(copies[loser], copies[other], divergence) for other, divergence in losses]
+    if not any(copy.log.compacted for copy in copies):
+        agreed += [_find_stated_start(copies[other], divergence) for other, divergence in losses]
     shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
     end = min(parting.first, max(*agreed, shared))
     epochs = named[loser], named[winner]
@@ -176,14 +177,11 @@ def _identify(batch: BatchHeader) -> tuple[int, int, int]:
     return batch.base_offset, batch.size, batch.crc
 
 
-def _find_stated_start(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:
-    """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin.
+def _find_stated_start(winner: CopyView, divergence: _Divergence) -> int:
+    """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin, or 0.
 
-    It returns 0 where topics may be compacted. Without compaction, each broker notes the offset of an epoch's first
-    record.
+    Without compaction, each broker notes the offset of an epoch's first record.
     """
-    if loser.log.compacted or winner.log.compacted:
-        return 0
     return next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
 
 

@@ -191,10 +191,11 @@ def _rate_density(
 ) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
-    Brokers copy batches byte for byte. So a copy with fewer bytes was compacted. But a copy that has a record for every
-    offset was not: the cleaner may write batches of the other one larger, with a delete horizon (KIP-534). If damage in
-    the other copy hides how many bytes it had, the batches of this one decide. sound_from: the offsets from this one on
-    up to `end` lie between damage, and none of its bytes count.
+    Brokers copy batches byte for byte. So where copies have different bytes, or damage hides how many they had, their
+    batches are looked at: a copy that has a record for every offset was not compacted. Bytes decide only between copies
+    that both lack some: the cleaner may write batches larger, with a delete horizon (KIP-534). Those of magic 0 and 1
+    do not state how many records there were. sound_from: the offsets from this one on up to `end` lie between damage,
+    and none of its bytes count.
     """
     if copy.log.compacted:
         return THIN
@@ -206,23 +207,38 @@ def _rate_density(
             certain, most = bytes_between(copy, common)
             most = most if sound_from is None else certain
             least, largest = bytes_between(other.copy, common)
-            is_smaller = most < least and lacks_records(copy, common)
-            if is_smaller or (most < largest and copy.survey(segment).shows_compaction(copy.tail.end)):
+            if certain == most == least == largest:
+                continue
+            is_lacking = _lacks_records(copy, common, knows_old=most >= least)
+            if is_lacking and (most < largest or not _lacks_records(other.copy, common)):
                 return THIN
     return WHOLE
 
 
-def lacks_records(copy: CopyView, offsets: OffsetRange) -> bool:
-    """Whether a copy may lack a record of these offsets. It reads headers up to the first one that shows so. Those of
-    magic 0 and 1 never show that nothing is missing."""
+def find_lacking(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = False) -> Iterator[OffsetRange]:
+    """Yields parts of these offsets where a copy may lack a record. It reads the headers one by one.
+
+    knows_old: whether batches of magic 0 and 1 lack nothing. Their headers do not tell.
+    """
     reached = offsets.start
     for header in copy.batches_in(offsets):
-        if header.magic < MAGIC_V2 or header.base_offset > reached:
-            return True
-        if header.count <= header.last_offset - header.base_offset:
-            return True
+        is_old = header.magic < MAGIC_V2
+        if header.base_offset > reached and not (is_old and knows_old):
+            yield OffsetRange(reached, header.base_offset)
+        if not knows_old if is_old else header.count <= header.last_offset - header.base_offset:
+            yield OffsetRange(header.base_offset, header.last_offset + 1)
         reached = header.last_offset + 1
-    return reached < offsets.end
+    if reached < offsets.end:
+        yield OffsetRange(reached, offsets.end)
+
+
+def _lacks_records(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = False) -> bool:
+    """Whether a copy may lack a record of these offsets that no known damage explains. knows_old: of `find_lacking`."""
+    for lacking in find_lacking(copy, offsets, knows_old=knows_old):
+        gaps = (place.gap for segment in copy.segments_in(lacking) for place in copy.left_out_places(segment))
+        if not any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps):
+            return True
+    return False
 
 
 def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:

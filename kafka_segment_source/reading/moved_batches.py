@@ -7,6 +7,7 @@ or into another segment. So no survey of the wanted offsets sees them. What the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -77,6 +78,9 @@ def find_lost_batches(
     if not segment.is_last:
         own.survey(segment)
     yield from join_batches(find_lost_strays(own, segment, own.strays_of(segment), copies))
+    if moved is not None and _is_lost(own, segment, moved, others):
+        gaps = _find_gaps_for(own, moved, others)
+        yield from (gap for gap in gaps if not _is_known(gap, known))
     if moved is not None and not segment.span.start <= moved.base_offset < segment.span.end:
         yield from _find_of_other_segment(own, segment, moved, others, None if is_given else merge)
 
@@ -117,8 +121,11 @@ def _find_passed(
     stated = _offsets_of(batch).intersect(split.bounds.offsets if split.uncut is None else split.uncut)
     if there is not None:
         stated = stated.intersect(OffsetRange(end=there.base_offset))
-    is_known = any(offsets.start <= stated.start < offsets.end for offsets in known)
-    return [] if stated.is_empty or is_known else [stated]
+    return [] if stated.is_empty or _is_known(stated, known) else [stated]
+
+
+def _is_known(offsets: OffsetRange, known: Sequence[OffsetRange]) -> bool:
+    return any(span.start <= offsets.start < span.end for span in known)
 
 
 def _find_of_other_part(
@@ -156,6 +163,21 @@ def _find_of_other_segment(
             yield held
     elif held.start < segment.span.start and _is_lost(own, segment, moved, others):
         yield held
+
+
+def _find_gaps_for(own: CopyView, moved: BatchHeader, others: Sequence[CopyView]) -> Iterator[OffsetRange]:
+    """Yields the first gap of this copy that has just as many offsets as a batch that moved, and where no other copy
+    has a batch. If the batch states offsets that another one has, it may belong there. Compaction leaves such gaps too.
+    """
+    stated = _offsets_of(moved)
+    is_taken = any(header.position != moved.position for header in own.batches_in(stated))
+    if not is_taken or any(copy.log.compacted for copy in (own, *others)):
+        return
+    for before, header in pairwise(own.headers_in(own.log.offsets)):
+        gap = OffsetRange(before.last_offset + 1, header.base_offset)
+        if gap.end - gap.start == stated.end - stated.start and not any(other.has_batches_in(gap) for other in others):
+            yield gap
+            return
 
 
 def _offsets_of(batch: BatchHeader) -> OffsetRange:

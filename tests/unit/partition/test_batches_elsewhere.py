@@ -358,3 +358,49 @@ def test_a_flipped_offset_of_a_last_wrapper_beside_a_sound_copy(magic: int, turn
     hurt = messages(*held, magic=magic, stated={28: 28})
     paths = write_bytes(tmp_path, {0: hurt}, {0: messages(*held, magic=magic)})
     assert offsets(paths[::turn]) == list(range(31))
+
+
+@TURNS
+@pytest.mark.parametrize("other", [{14: "[14-15 e0]"}, {0: "[0-2 e0]"}, {14: ""}])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {0: "[0-2 e0] [7-8 e0 @10] [3-4 e0]", 5: "[5-6 e0] [9 e0]", 10: "[10-12 e0] [13 e0]"},
+        {0: "[0-2 e0] [3 e0] [8 e0 @9] [4 e0] [5-7 e0] [9 e0]", 10: "[10-12 e0] [13 e0]"},
+        {0: "[0-2 e0] [3 e0] [8 e0 @9] [4 e0] [5-7 e0] [9 e0] [10-12 e0] [13 e0]"},
+    ],
+)
+def test_a_batch_that_moved_and_states_the_offset_of_another_one(
+    files: dict[int, str], other: dict[int, str], turn: int, tmp_path: Path
+) -> None:
+    """The gap that it left has just its size."""
+    paths = write_copies(tmp_path, files, other)
+    with pytest.raises(CorruptRecordError, match="batch out of order"):
+        offsets(paths[::turn], 14)
+
+
+@TURNS
+def test_two_batches_of_two_files_that_changed_their_places(turn: int, tmp_path: Path) -> None:
+    """No name and no size shows it. The read of each file asks the other copy for what it lacks."""
+    swapped = {0: "[0-2 e0] [7 e0] [4 e0]", 5: "[5-6 e0] [3 e0] [8-9 e0]", 10: "[10-12 e0] [13 e0]"}
+    whole = {0: "[0-2 e0] [3 e0] [4 e0]", 5: "[5-6 e0] [7 e0] [8-9 e0]", 10: "[10-12 e0]"}
+    assert offsets(write_copies(tmp_path, swapped, whole)[::turn]) == list(range(14))
+
+
+@TURNS
+def test_a_foreign_batch_in_a_whole_copy(turn: int, tmp_path: Path) -> None:
+    """No gap is where it may belong."""
+    files = {0: "[0-2 e0] [7-8 e0 @10] [3-4 e0]", 5: "[5-9 e0]", 10: "[10-12 e0] [13 e0]"}
+    paths = write_copies(tmp_path, files, {14: "[14-15 e0]"})
+    assert offsets(paths[::turn]) == list(range(16))
+
+
+@TURNS
+@pytest.mark.parametrize("first", ["[0-2 e0 !]", "[0-2 e0]"])
+def test_damage_of_magic_2_is_none_of_an_old_format(
+    first: str, turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = {0: f"{first} [3-5 e0 !] [6 e0]", 7: "[7-8 e0]"}
+    paths = write_copies(tmp_path, files, {0: "[0-2 e0] [3-5 e0] [6 e0] [7-8 e0]"})
+    assert offsets(paths[::turn]) == list(range(9))
+    assert not any("magic 0 or 1" in message for message in caplog.messages)

@@ -362,6 +362,18 @@ def test_a_batch_that_is_gone_before_the_histories_part(marked: tuple[int, ...],
 
 
 @TURNS
+@pytest.mark.parametrize("marked", [(0,), (1,), (2,)])
+def test_one_marked_copy_says_that_the_topic_is_compacted(marked: tuple[int, ...], turn: int, tmp_path: Path) -> None:
+    """The cleaner removed 8 to 11 of epoch 1 before any follower fetched them."""
+    led = {4: "[4-7 e0] [12-14 e1]"}
+    stale = {0: "[0-1 e0] [2-3 e0]", 4: "[4-7 e0] [8-11 e0] [12-13 e0]"}
+    bare = {12: "[12-14 e1 (13)] [15-16 e1]"}
+    paths = write_copies(tmp_path, led, stale, bare, epochs=("0 2, 1 12", "0 0", "1 12"))
+    mark_as_compacted(paths, marked)
+    assert not {8, 9, 10, 11}.intersection(offsets(paths[::turn]))
+
+
+@TURNS
 def test_a_leader_that_wrote_nothing_is_no_contradiction(turn: int, tmp_path: Path) -> None:
     paths = write_copies(tmp_path, {10: "[10-13 e0] [14-15 e0]"}, STALE_TAIL, epochs=("0 0, 1 16", "0 0"))[::turn]
     assert offsets(paths) == list(range(10, 24))

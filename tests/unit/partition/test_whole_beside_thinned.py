@@ -41,6 +41,21 @@ def test_a_delete_horizon_makes_the_batches_of_the_cleaner_larger(turn: int, tmp
     assert offsets(paths[::turn]) == list(range(46))
 
 
+@TURNS
+@pytest.mark.parametrize("first", ["[0-1 e0]", "[0-1 e0 !]"])
+@pytest.mark.parametrize("last", ["[5 e0]", "[5 e0 !]"])
+def test_a_batch_between_damage_beside_larger_batches_of_the_cleaner(
+    first: str, last: str, turn: int, tmp_path: Path
+) -> None:
+    """Nothing marks the other copy as compacted. Its batches show it."""
+    behind = {7: "[7-9 e0]", 10: "[10 e0]"}
+    paths = write_copies(tmp_path, {0: f"{first} [2-4 e0] {last} [6 e0]", **behind}, {0: "", **behind})
+    file_of(paths[1], 0).write_bytes(
+        cleaned(0, 1, [0, 1]) + cleaned(2, 4, [3, 4]) + cleaned(5, 5, [5]) + cleaned(6, 6, [6])
+    )
+    assert offsets(paths[::turn]) == list(range(11))
+
+
 GARBAGE = {
     "garbage": b"\xa0" * 300,
     "zeros": bytes(512),
