@@ -43,6 +43,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
@@ -178,11 +179,16 @@ def _identify(batch: BatchHeader) -> tuple[int, int, int]:
 
 
 def _find_stated_start(winner: CopyView, divergence: _Divergence) -> int:
-    """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin, or 0.
+    """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin. 0 if there is none,
+    or if the winner is damaged before it.
 
     Without compaction, each broker notes the offset of an epoch's first record.
     """
-    return next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
+    start = next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
+    before = OffsetRange(divergence.agreed, start)
+    surveyed = [] if before.is_empty else map(winner.survey, winner.segments_in(before))
+    gaps = (place.gap for survey in surveyed for place in survey.left_out_places())
+    return 0 if any(not gap.intersect(before).is_empty for gap in gaps) else start
 
 
 def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:

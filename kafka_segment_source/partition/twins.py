@@ -341,9 +341,9 @@ def _compare_places(
     copy: CopyView, segment: Segment, batch: BatchHeader, other: CopyView, header: BatchHeader
 ) -> tuple[Rows, Rows]:
     """Returns the records of a batch, at the offsets of a batch of another copy, and the records of that one. Nothing
-    if the two have other leader epochs, or not as many offsets."""
+    if the two have not as many offsets. No CRC covers their leader epochs."""
     spans = header.last_offset - header.base_offset, batch.last_offset - batch.base_offset
-    if spans[0] != spans[1] or header.leader_epoch != batch.leader_epoch:
+    if spans[0] != spans[1]:
         return {}, {}
     # decoding a batch proves its offset by the names of its segment, and that is what is in doubt
     unnamed = segment._replace(base_offset=0 if batch.is_wrapper else batch.base_offset, next_base_offset=None)

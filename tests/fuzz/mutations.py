@@ -23,13 +23,18 @@ _CODECS: dict[str, writer.Codec] = {"gzip": "gzip", "snappy": "snappy-xerial", "
 
 @dataclass(frozen=True)
 class Case:
-    """One damaged log. crcs_are_right: the damage may lie under a CRC that was made right again."""
+    """One damaged log.
+
+    crcs_are_right: whether the damage may lie under a CRC that was made right again.
+    may_repeat: whether a batch may stand there twice, with two offsets. No CRC covers these.
+    """
 
     number: int
     seed: Seed
     damaged: Seed
     what: str
     crcs_are_right: bool
+    may_repeat: bool
 
     @property
     def log_changed(self) -> bool:
@@ -49,7 +54,9 @@ def case(number: int) -> Case:
         names.append(name)
         segment = _MUTATIONS[name](rng, segment)
     crcs_are_right = any(name in _MAKES_CRCS_RIGHT for name in names)
-    return Case(number, seed, seed.with_segment(at, segment), f"{seed.name}[{at}] {'+'.join(names)}", crcs_are_right)
+    may_repeat = bool(_REPEAT.intersection(names) and _CHANGE_OFFSETS.intersection(names))
+    what = f"{seed.name}[{at}] {'+'.join(names)}"
+    return Case(number, seed, seed.with_segment(at, segment), what, crcs_are_right, may_repeat)
 
 
 # --- blind damage ----------------------------------------------------------------------------------------------------
@@ -289,5 +296,7 @@ _MUTATIONS: dict[str, Callable[[random.Random, RealSegment], RealSegment]] = {
     "index": _index,
     "time index": _time_index,
 }
+_REPEAT = frozenset({"batches", "duplicate"})
+_CHANGE_OFFSETS = frozenset({"outer field", "flip", "overwrite"})
 _MAKES_CRCS_RIGHT = ("field", "stored bytes", "plain records", "foreign batch")
 _WEIGHTED = [*_MUTATIONS, "flip", "flip", "field", "stored bytes", "stored bytes", *["plain records"] * 4, "index"]
