@@ -1094,7 +1094,7 @@ LOOSENED = [
     ),
     *_of(
         "partition/holding.py",
-        _SEAMS,
+        "tests/unit/partition/test_batches_elsewhere.py",
         (
             "seams: batches from below the start of a copy lie over its own",
             "return is_foreign or any(map(copy.has_at_its_place, behind))",
@@ -2464,15 +2464,6 @@ LOOSENED = [
             "seams: an end that its own checkpoint contradicts is said",
             "doubts = [_explain_old_end(copy) for copy in copies if _has_old_end(copy)]",
             "doubts = []",
-        ),
-    ),
-    *_of(
-        "partition/holding.py",
-        _SEAMS,
-        (
-            "seams: a last file of foreign batches behind all copies has lost its own",
-            "if is_foreign and (is_over or all(other.end <= last.base_offset for other in others)):",
-            "if is_foreign and is_over:",
         ),
     ),
     *_of(

@@ -257,7 +257,7 @@ def is_explained(copy: CopyView, others: Sequence[CopyView]) -> bool:
     is_over = _has_other_batches_behind(copy, others)
     last = copy.log.segments[-1]
     is_foreign = copy.tail.last is None and bool(copy.tail.strays) and not copy.has_misplaced_end
-    if is_foreign and (is_over or all(other.end <= last.base_offset for other in others)):
+    if is_foreign and is_over:
         return False
     is_earlier_file = is_foreign and _has_earlier_bytes(copy, others)
     if not copy.tail.is_torn and not is_over and not is_earlier_file:

@@ -7,7 +7,6 @@ or into another segment. So no survey of the wanted offsets sees them. What the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -173,11 +172,16 @@ def _find_gaps_for(own: CopyView, moved: BatchHeader, others: Sequence[CopyView]
     is_taken = any(header.position != moved.position for header in own.batches_in(stated))
     if not is_taken or any(copy.log.compacted for copy in (own, *others)):
         return
-    for before, header in pairwise(own.headers_in(own.log.offsets)):
-        gap = OffsetRange(before.last_offset + 1, header.base_offset)
-        if gap.end - gap.start == stated.end - stated.start and not any(other.has_batches_in(gap) for other in others):
+    counting = [other for other in others if not other.has_lost]
+    reached = own.start
+    for header in own.headers_in(own.log.offsets):
+        gap = OffsetRange(reached, header.base_offset)
+        if gap.end - gap.start == stated.end - stated.start and not any(
+            other.has_batches_in(gap) for other in counting
+        ):
             yield gap
             return
+        reached = header.last_offset + 1
 
 
 def _offsets_of(batch: BatchHeader) -> OffsetRange:

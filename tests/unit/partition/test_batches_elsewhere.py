@@ -380,6 +380,18 @@ def test_a_batch_that_moved_and_states_the_offset_of_another_one(
 
 
 @TURNS
+@pytest.mark.parametrize("other", [{24: "[24-26 e0]"}, {13: "[13-16 e0]"}, {10: "[10-11 e0] [12-13 e0]"}])
+def test_a_batch_that_moved_beside_a_history_that_lost(other: dict[int, str], turn: int, tmp_path: Path) -> None:
+    """What that has in the gap belongs to another log. So it is before the first batch of a copy."""
+    files = {10: "[10-11 e1] [14-17 e1]", 18: "[18 e1] [12-13 e1 @13] [19-22 e1]", 23: ""}
+    first = {12: "[14-17 e1]", 18: files[18], 23: ""}
+    for number, whole in enumerate((files, first)):
+        paths = write_copies(tmp_path / str(number), whole, other)
+        with pytest.raises((CorruptRecordError, DataLossError)):
+            offsets(paths[::turn])
+
+
+@TURNS
 def test_two_batches_of_two_files_that_changed_their_places(turn: int, tmp_path: Path) -> None:
     """No name and no size shows it. The read of each file asks the other copy for what it lacks."""
     swapped = {0: "[0-2 e0] [7 e0] [4 e0]", 5: "[5-6 e0] [3 e0] [8-9 e0]", 10: "[10-12 e0] [13 e0]"}
@@ -404,3 +416,24 @@ def test_damage_of_magic_2_is_none_of_an_old_format(
     paths = write_copies(tmp_path, files, {0: "[0-2 e0] [3-5 e0] [6 e0] [7-8 e0]"})
     assert offsets(paths[::turn]) == list(range(9))
     assert not any("magic 0 or 1" in message for message in caplog.messages)
+
+
+@TURNS
+@pytest.mark.parametrize("behind", ["", " [26 e0]"])
+def test_a_batch_from_below_the_start_of_a_copy_lies_over_one_of_its_own(
+    behind: str, turn: int, tmp_path: Path
+) -> None:
+    """Retention has deleted what it was copied from, and the other copy still has that."""
+    hurt = {10: "[10-14 e0] [15-19 e0]", 20: f"[20-22 e0] [5-7 e0]{behind}"}
+    paths = write_copies(tmp_path, {0: "[0-4 e0] [5-7 e0] [8-9 e0]", 10: "[10-14 e0] [15-19 e0]"}, hurt)
+    with pytest.raises(CorruptRecordError, match="offsets 23 "):
+        offsets(paths[::turn])
+
+
+@TURNS
+def test_a_last_file_with_the_batches_of_an_earlier_one(turn: int, tmp_path: Path) -> None:
+    """It lies behind all that the other copy has, so its own batches are lost."""
+    whole = {0: "[0-4 e0] [5-7 e0]", 8: "[8-9 e0]"}
+    paths = write_copies(tmp_path, whole, {**whole, 10: "[5-7 e0]"})
+    with pytest.raises(CorruptRecordError, match="offsets 10 "):
+        offsets(paths[::turn])
