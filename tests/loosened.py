@@ -911,8 +911,13 @@ LOOSENED = [
         ),
         (
             "chain: what damage left of a batch is not what compaction left",
-            "if not any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps):",
-            "if True:",
+            "is_damage = any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps)",
+            "is_damage = False",
+        ),
+        (
+            "chain: nor is a batch that lies at a wrong place",
+            "if not is_damage and not any(batch.last_offset - batch.base_offset + 1 == size for batch in strays):",
+            "if not is_damage:",
         ),
         (
             "chain: of batches of magic 0 and 1, bytes alone tell",

@@ -166,19 +166,19 @@ def _find_of_other_segment(
 
 def _find_gaps_for(own: CopyView, moved: BatchHeader, others: Sequence[CopyView]) -> Iterator[OffsetRange]:
     """Yields the first gap of this copy that has just as many offsets as a batch that moved, and where no other copy
-    has a batch. If the batch states offsets that another one has, it may belong there. Compaction leaves such gaps too.
+    has a batch. If the batch states offsets that another one has, it may belong there. Where this copy is marked as
+    compacted, and another one reaches as far, compaction took what was in the gap.
     """
     stated = _offsets_of(moved)
-    is_taken = any(header.position != moved.position for header in own.batches_in(stated))
-    if not is_taken or any(copy.log.compacted for copy in (own, *others)):
+    if all(header.crc == moved.crc for header in own.batches_in(stated)):
         return
     counting = [other for other in others if not other.has_lost]
     reached = own.start
     for header in own.headers_in(own.log.offsets):
         gap = OffsetRange(reached, header.base_offset)
-        if gap.end - gap.start == stated.end - stated.start and not any(
-            other.has_batches_in(gap) for other in counting
-        ):
+        is_compacted = own.log.compacted and any(other.start <= gap.start < other.end for other in counting)
+        is_held = is_compacted or any(other.has_batches_in(gap) for other in counting)
+        if gap.end - gap.start == stated.end - stated.start and not is_held:
             yield gap
             return
         reached = header.last_offset + 1

@@ -392,6 +392,26 @@ def test_a_batch_that_moved_beside_a_history_that_lost(other: dict[int, str], tu
 
 
 @TURNS
+@pytest.mark.parametrize(
+    ("files", "other"),
+    [
+        ({0: "[2-4 e0 @5] [0-1 e0]", 2: "[5-8 e0]"}, {9: "[9-10 e0]"}),
+        ({0: "[0-3 e0] [4-5 e0] [10-12 e0 @13] [6-7 e0]", 8: "[8-9 e0] [13 e0]", 14: "[14 e0]"}, {15: "[15-17 e0]"}),
+        ({0: "[0-3 e0] [10-12 e0 @13] [4-7 e0] [8-9 e0] [13 e0]", 14: "[14 e0]"}, {15: "[15-17 e0]"}),
+    ],
+)
+@pytest.mark.parametrize("marked", [(), (0,), (1,)])
+def test_a_batch_that_moved_beside_copies_that_do_not_reach_its_gap(
+    files: dict[int, str], other: dict[int, str], marked: tuple[int, ...], turn: int, tmp_path: Path
+) -> None:
+    paths = write_copies(tmp_path, files, other)
+    for at in marked:
+        mark(paths[at])
+    with pytest.raises(CorruptRecordError):
+        offsets(paths[::turn])
+
+
+@TURNS
 def test_two_batches_of_two_files_that_changed_their_places(turn: int, tmp_path: Path) -> None:
     """No name and no size shows it. The read of each file asks the other copy for what it lacks."""
     swapped = {0: "[0-2 e0] [7 e0] [4 e0]", 5: "[5-6 e0] [3 e0] [8-9 e0]", 10: "[10-12 e0] [13 e0]"}

@@ -56,6 +56,16 @@ def test_a_batch_between_damage_beside_larger_batches_of_the_cleaner(
     assert offsets(paths[::turn]) == list(range(11))
 
 
+@TURNS
+def test_a_batch_that_moved_in_its_file_is_not_what_compaction_took(turn: int, tmp_path: Path) -> None:
+    """The other copy is marked as compacted, and has more bytes behind what is left of the batches before."""
+    whole = {10: "[24-27 e0] [10-13 e0] [14-17 e0] [18 e0] [19-20 e0] [21-22 e0] [23 e0] [28-30 e0]"}
+    thinned = {10: "[10-13 e0 (12)] [14-17 e0 (16,17)] [19-20 e0 (19)] [21-22 e0]", 23: "[23 e0] [24-27 e0]"}
+    paths = write_copies(tmp_path, whole, thinned)
+    mark(paths[1])
+    assert offsets(paths[::turn]) == list(range(10, 31))
+
+
 GARBAGE = {
     "garbage": b"\xa0" * 300,
     "zeros": bytes(512),
