@@ -146,7 +146,7 @@ def find_lost_strays(
                 or bool(own)
                 or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in counting)
             )
-        if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):
+        if not (is_explained or is_held or (is_first and is_elsewhere(copy, segment, batch, others))):
             is_first = False
             yield batch
 
@@ -295,17 +295,24 @@ def is_in_place(copy: CopyView, segment: Segment, batch: BatchHeader, other: Cop
 
 
 def is_elsewhere(copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]) -> bool:
-    """Whether some of other copies has a batch of a segment of this copy: at its place, or at another one from the
-    base offset of that segment on."""
+    """Whether some of other copies has a batch of a segment of this copy, at its place or at any other one."""
     is_there = any(other.has_at_its_place(batch) for other in others)
-    return is_there or any(find_twins(copy, segment, batch, others))
+    below = OffsetRange(end=segment.base_offset)
+    return is_there or any(
+        any(find_twins(copy, segment, batch, others, offsets)) for offsets in (OffsetRange(segment.base_offset), below)
+    )
 
 
 def find_twins(
-    copy: CopyView, segment: Segment, batch: BatchHeader, others: Sequence[CopyView]
+    copy: CopyView,
+    segment: Segment,
+    batch: BatchHeader,
+    others: Sequence[CopyView],
+    offsets: OffsetRange | None = None,
 ) -> Iterator[BatchHeader]:
-    """Yields the same batch as each of other copies has it, at any offset from the base offset of a segment on."""
-    wanted = OffsetRange(segment.base_offset)
+    """Yields the same batch as each of other copies has it, at any of these offsets. By default it is from the base
+    offset of the segment on."""
+    wanted = OffsetRange(segment.base_offset) if offsets is None else offsets
     twins = (_find_twin(copy, segment, batch, other, wanted) for other in others)
     return (twin for twin in twins if twin is not None)
 

@@ -259,8 +259,8 @@ def walk_after(split: SegmentSplit, chunk: Chunk, source: Source, policy: Policy
 def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> SegmentSplit | None:
     """Returns the split as a part of its own copy alone, if other copies are read after it. None if none are.
 
-    The topic is compacted. The copy is read as far as its history counts. A cleaner removes a marker only after the
-    records of its transaction. So a copy that has the records has their marker, whatever other cleaners have removed.
+    The copy is read as far as its history counts. A cleaner removes a marker only after the records of its transaction.
+    So a copy that has the records has their marker, whatever other cleaners have removed.
     """
     if not split.copies or split.served_to == kafka_format.MAX_OFFSET:
         return None
@@ -269,8 +269,6 @@ def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> Segme
     try:
         copies = available_copies(source.at(directories).to_end_of_files(), policy)
     except KafkaSegmentError:
-        return None
-    if not any(copy.log.compacted for copy in copies):
         return None
     end = next((copy.log.offsets.end for copy in copies if copy.log.directory == directory and copy.log.is_whole), 0)
     return split._replace(copies=(), asks_in_gaps=False, served_to=end) if end > split.served_to else None
@@ -304,7 +302,7 @@ def _walk_on(
                     is_in_doubt = part in named and first_void(stretch, reached) is not None
                     if is_in_doubt:
                         break
-                    void = first_void(stretch, reached) if is_seam and not part.asks_in_gaps else stretch.void
+                    void = first_void(stretch, reached) if is_seam else stretch.void
                     yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
                     if stretch.loss is not None:
                         return

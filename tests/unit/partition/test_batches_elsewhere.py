@@ -412,6 +412,18 @@ def test_a_batch_that_moved_beside_copies_that_do_not_reach_its_gap(
 
 
 @TURNS
+@pytest.mark.parametrize("stated", [30, 35, 36, 38])
+@pytest.mark.parametrize("behind", [{}, {47: "[47-48 e0]"}])
+def test_a_batch_that_was_carried_into_a_later_file(
+    behind: dict[int, str], stated: int, turn: int, tmp_path: Path
+) -> None:
+    """The other copy has it below the name of that file."""
+    hurt = {35: "[38-40 e0] [41-43 e0]", 44: f"[35-37 e0 @{stated}] [44-46 e0]", **behind}
+    paths = write_copies(tmp_path, hurt, {35: "[35-37 e0] [38-40 e0] [41-43 e0] [44-46 e0]"})
+    assert offsets(paths[::turn]) == list(range(35, 49 if behind else 47))
+
+
+@TURNS
 def test_two_batches_of_two_files_that_changed_their_places(turn: int, tmp_path: Path) -> None:
     """No name and no size shows it. The read of each file asks the other copy for what it lacks."""
     swapped = {0: "[0-2 e0] [7 e0] [4 e0]", 5: "[5-6 e0] [3 e0] [8-9 e0]", 10: "[10-12 e0] [13 e0]"}

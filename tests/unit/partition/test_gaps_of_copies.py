@@ -249,6 +249,31 @@ def test_a_gap_that_another_copy_fills_in_part_hides_no_marker(turn: int, tmp_pa
 
 
 @TURNS
+@pytest.mark.parametrize("base", [10, 14])
+def test_the_marker_of_a_transaction_that_a_cleaner_removed(
+    base: int, turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy with the rows ends before their marker. Nothing marks the other one as compacted. Its next marker ends
+    another transaction."""
+
+    def begin(first: int, kept: int) -> bytes:
+        records = [Rec(at, 1000, b"k", b"v") for at in range(kept)]
+        return writer.record_batch(
+            records, base_offset=first, last_offset_delta=3, producer_id=1, producer_epoch=0, transactional=True
+        )
+
+    end = writer.control_batch("commit", offset=20, timestamp=1000, producer_id=1, producer_epoch=0)
+    files = ({10: begin(10, 4)}, {base: encode_batches("[15 e0]") + begin(16, 1) + end, 21: encode_batches("[21 e0]")})
+    paths = write_copies(tmp_path, {}, {})
+    for path, written in zip(paths, files, strict=True):
+        for name, data in written.items():
+            Path(path, "t-0", writer.segment_name(name)).write_bytes(data)
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
+    assert table["offset"].to_pylist() == [15, 16, 21]
+    assert any("around offset 10" in message and "has no marker" in message for message in caplog.messages)
+
+
+@TURNS
 def test_the_marker_of_a_transaction_in_a_gap(turn: int, tmp_path: Path) -> None:
     """The other copy has it. A later marker of the producer decides another transaction."""
 
