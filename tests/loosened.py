@@ -1577,7 +1577,7 @@ LOOSENED = [
         ),
         (
             "twins: a batch that is in another copy is not lost",
-            "if not (is_explained or is_held or (is_first and any(find_twins(copy, segment, batch, others)))):",
+            "if not (is_explained or is_held or (is_first and is_elsewhere(copy, segment, batch, others))):",
             "if not is_explained:",
         ),
     ),
