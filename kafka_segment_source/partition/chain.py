@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
 from kafka_segment_source.errors import PathError, StorageError
@@ -44,9 +43,6 @@ from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
 from kafka_segment_source.storage.tiered.names import is_shown
 from kafka_segment_source.trust import Policy
-
-if TYPE_CHECKING:
-    pass
 
 
 def merge_replicas(

@@ -225,7 +225,8 @@ def find_lacking(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = Fals
         is_old = header.magic < MAGIC_V2
         if header.base_offset > reached and not (is_old and knows_old):
             yield OffsetRange(reached, header.base_offset)
-        if not knows_old if is_old else header.count <= header.last_offset - header.base_offset:
+        is_thinned = not knows_old if is_old else header.count <= header.last_offset - header.base_offset
+        if is_thinned:
             yield OffsetRange(header.base_offset, header.last_offset + 1)
         reached = header.last_offset + 1
     if reached < offsets.end:

@@ -23,6 +23,7 @@ from kafka_segment_source.errors import DataError, DataLossError, FileChangedErr
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
+from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.reading.following import Follower, describe_gone, find_again
 from kafka_segment_source.reading.losses import Lost
@@ -259,19 +260,53 @@ def walk_after(split: SegmentSplit, chunk: Chunk, source: Source, policy: Policy
 def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> SegmentSplit | None:
     """Returns the split as a part of its own copy alone, if other copies are read after it. None if none are.
 
-    The copy is read as far as its history counts. A cleaner removes a marker only after the records of its transaction.
-    So a copy that has the records has their marker, whatever other cleaners have removed.
+    The topic is compacted. The copy is read as far as its history counts. A cleaner removes a marker only after the
+    records of its transaction. So a copy that has the records has their marker, whatever other cleaners have removed.
     """
     if not split.copies or split.served_to == kafka_format.MAX_OFFSET:
         return None
-    directory = parent_of(split.path)
-    directories = existing_copies(split.copies, source.storage) or split.copies
     try:
-        copies = available_copies(source.at(directories).to_end_of_files(), policy)
+        copies = _list_copies(split, source, policy)
     except KafkaSegmentError:
         return None
+    if not any(copy.log.compacted for copy in copies):
+        return None
+    directory = parent_of(split.path)
     end = next((copy.log.offsets.end for copy in copies if copy.log.directory == directory and copy.log.is_whole), 0)
     return split._replace(copies=(), asks_in_gaps=False, served_to=end) if end > split.served_to else None
+
+
+def _list_copies(split: SegmentSplit, source: Source, policy: Policy) -> list[CopyView]:
+    directories = existing_copies(split.copies, source.storage) or split.copies
+    return available_copies(source.at(directories).to_end_of_files(), policy)
+
+
+class _Voids:
+    """Finds where batches are gone behind a seam, in another copy than that of a split: they may have been markers.
+
+    Where nothing marks a copy as compacted, the others are asked in its gaps. So a gap there hides no marker of records
+    that the split's copy has, as far as that one reaches: it has their marker too.
+    """
+
+    def __init__(self, split: SegmentSplit, source: Source, policy: Policy) -> None:
+        self._split, self._source, self._policy = split, source, policy
+        self._directory = parent_of(split.path)
+        self._end: int | None = None  # the offset after the last batch of the split's copy, once it is needed
+
+    def find_first(self, stretch: Stretch, part: SegmentSplit, reached: int) -> int | None:
+        """Returns the first offset of a stretch of `part` after `reached` where batches are gone, or None.
+
+        Raises FileChangedError, StorageError or PathError if the copies can no longer be listed.
+        """
+        if not self._split.copies or parent_of(part.path) == self._directory:
+            return stretch.void
+        void = first_void(stretch, reached)
+        if void is None or not part.asks_in_gaps:
+            return void
+        if self._end is None:
+            copies = _list_copies(self._split, self._source, self._policy)
+            self._end = next((copy.end for copy in copies if copy.log.directory == self._directory), 0)
+        return first_void(cut_stretch(stretch, self._end)[1], max(reached, self._end))
 
 
 def _walk_on(
@@ -285,7 +320,7 @@ def _walk_on(
     rest = split._replace(start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
     named = _find_by_name(split, split.next_base_offset, reached)  # where these segments end is not known
     pending: Iterator[SegmentSplit] = iter([rest, *named])
-    directory = parent_of(split.path)
+    voids = _Voids(split, source, policy)
     end = kafka_format.MAX_OFFSET if split.copies else split.served_to  # a listing of one copy shows no other history
     part = split  # the part that was read last
     attempts = Attempts()
@@ -295,14 +330,13 @@ def _walk_on(
         is_in_doubt = False  # whether a batch of a segment found by its name may lie behind the segment's end
         try:
             for part in pending:
-                is_seam = bool(split.copies) and parent_of(part.path) != directory
                 stretches = walk_split(part, source, policy, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
                 before = NO_HEADERS
                 for stretch in stretches:
                     is_in_doubt = part in named and first_void(stretch, reached) is not None
                     if is_in_doubt:
                         break
-                    void = first_void(stretch, reached) if is_seam else stretch.void
+                    void = voids.find_first(stretch, part, reached)
                     yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
                     if stretch.loss is not None:
                         return

@@ -55,6 +55,15 @@ def write_copies(root: Path, *copies: Mapping[int, str], epochs: Sequence[str] =
     return paths
 
 
+def write_bytes(root: Path, *copies: dict[int, bytes]) -> list[str]:
+    """Writes copies of partition t-0, each the bytes of each file by its base offset. Returns their paths."""
+    paths = write_copies(root, *({} for _ in copies))
+    for path, files in zip(paths, copies, strict=True):
+        for base, data in files.items():
+            Path(path, "t-0", writer.segment_name(base)).write_bytes(data)
+    return paths
+
+
 def mark(path: str) -> None:
     """Marks a copy as compacted."""
     Path(path, CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")

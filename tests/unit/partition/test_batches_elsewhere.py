@@ -9,7 +9,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from tests.support import writer
-from tests.support.layouts import encode_batches, mark, offsets, write_copies
+from tests.support.layouts import encode_batches, mark, offsets, write_bytes, write_copies
 from tests.support.writer import Rec
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
@@ -27,15 +27,6 @@ def messages(*offsets_of_each: tuple[int, ...], magic: int = 1, stated: dict[int
         wrong = (stated or {}).get(held[0])
         data += one if wrong is None else wrong.to_bytes(8, "big") + one[8:]
     return data
-
-
-def write_bytes(root: Path, *copies: dict[int, bytes]) -> list[str]:
-    """Writes copies of partition t-0, each the bytes of each file by its base offset."""
-    paths = write_copies(root, *({} for _ in copies))
-    for path, files in zip(paths, copies, strict=True):
-        for base, data in files.items():
-            Path(path, "t-0", writer.segment_name(base)).write_bytes(data)
-    return paths
 
 
 # --- beside a compacted copy -----------------------------------------------------------------------------------------

@@ -9,9 +9,8 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
-from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from tests.support import writer
-from tests.support.layouts import encode_batches, write_copies
+from tests.support.layouts import encode_batches, mark, write_bytes, write_copies
 from tests.support.writer import Rec
 
 TURNS = pytest.mark.parametrize("turn", [1, -1])
@@ -30,9 +29,17 @@ def rows(*offsets: int) -> list[tuple[int, str]]:
     return [(offset, f"v{offset} of e0") for offset in offsets]
 
 
-def mark(path: str) -> None:
-    """Notes that the cleaner of a broker has been at a copy."""
-    (Path(path) / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 1\n")
+def make_transaction(first: int, count: int, last: int | None = None) -> bytes:
+    """A batch of producer 1 with `count` records. last: its last offset, if more were removed."""
+    records = [Rec(at, 1000, b"k", b"v") for at in range(count)]
+    delta = count - 1 if last is None else last - first
+    return writer.record_batch(
+        records, base_offset=first, last_offset_delta=delta, producer_id=1, producer_epoch=0, transactional=True
+    )
+
+
+def make_marker(kind: str, offset: int) -> bytes:
+    return writer.control_batch(kind, offset=offset, timestamp=1000, producer_id=1, producer_epoch=0)
 
 
 @TURNS
@@ -255,22 +262,25 @@ def test_the_marker_of_a_transaction_that_a_cleaner_removed(
 ) -> None:
     """The copy with the rows ends before their marker. Nothing marks the other one as compacted. Its next marker ends
     another transaction."""
-
-    def begin(first: int, kept: int) -> bytes:
-        records = [Rec(at, 1000, b"k", b"v") for at in range(kept)]
-        return writer.record_batch(
-            records, base_offset=first, last_offset_delta=3, producer_id=1, producer_epoch=0, transactional=True
-        )
-
-    end = writer.control_batch("commit", offset=20, timestamp=1000, producer_id=1, producer_epoch=0)
-    files = ({10: begin(10, 4)}, {base: encode_batches("[15 e0]") + begin(16, 1) + end, 21: encode_batches("[21 e0]")})
-    paths = write_copies(tmp_path, {}, {})
-    for path, written in zip(paths, files, strict=True):
-        for name, data in written.items():
-            Path(path, "t-0", writer.segment_name(name)).write_bytes(data)
+    thinned = encode_batches("[15 e0]") + make_transaction(16, 1, last=19) + make_marker("commit", 20)
+    files = {10: make_transaction(10, 4)}, {base: thinned, 21: encode_batches("[21 e0]")}
+    paths = write_bytes(tmp_path, *files)
     table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
     assert table["offset"].to_pylist() == [15, 16, 21]
     assert any("around offset 10" in message and "has no marker" in message for message in caplog.messages)
+
+
+@TURNS
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_the_marker_of_a_transaction_that_its_own_copy_has_lost(is_cut: bool, turn: int, tmp_path: Path) -> None:
+    """Nothing is left of it there. The other copy has it, and is read from there on."""
+    last = encode_batches("[18-20 e0]")
+    behind = make_transaction(15, 2) + make_marker("abort", 17)
+    own = make_transaction(10, 4) + behind
+    other = {14: make_marker("commit", 14) + behind, 18: last + encode_batches("[21 e0]")}
+    paths = write_bytes(tmp_path, {10: own, 18: last} if is_cut else {10: own + last}, other)
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
+    assert table["offset"].to_pylist() == [*range(10, 14), *range(18, 22)]
 
 
 @TURNS
