@@ -292,11 +292,12 @@ def file_of(random: Random, base: int, batches: list[Batch], indexed: bool) -> F
     return file
 
 
-def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
+def compacted(random: Random, files: list[File], history: list[Batch], *, has_horizons: bool = True) -> None:
     """Cleans some of the first segments, never the last one, below the first open transaction, as a cleaner does: rows
-    of aborted transactions go, others may; a marker goes only after the rows of its transaction. Some of the batches
-    that stay get a delete horizon, and more bytes."""
+    of aborted transactions go, others may; a marker goes only after the rows of its transaction. Some or all of the
+    batches that stay get a delete horizon, and more bytes."""
     until = min([*open_producers(history).values(), files[-1].base])
+    every = 1 if len(history) % 4 == 0 else 5
     cleaned = [file for file in files[:-1] if file.batches and file.batches[-1].batch.after <= until]
     cleaned = cleaned[: random.randint(1, len(cleaned))] if cleaned else []
     for file in cleaned:
@@ -306,7 +307,7 @@ def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
             rows = tuple(row for row in batch.rows if random.random() < 0.6)
             if batch.kind == "txn" and fate_of(history, batch) == "abort":
                 rows = ()
-            has_horizon = bool(rows) and batch.magic == 2 and (batch.base + len(history)) % 5 == 0
+            has_horizon = has_horizons and bool(rows) and batch.magic == 2 and (batch.base + len(history)) % every == 0
             if rows == batch.rows and rows and not has_horizon:
                 kept.append(batch)
             elif rows:  # the cleaner keeps the codec
@@ -315,6 +316,18 @@ def compacted(random: Random, files: list[File], history: list[Batch]) -> None:
                 kept.append(batch)
         made = file_of(random, file.base, kept, file.index is not None)
         file.batches, file.log, file.index, file.timeindex = made.batches, made.log, made.index, made.timeindex
+
+
+def compacted_further(random: Random, copy: Copy, history: list[Batch]) -> Copy:
+    """Another copy of the same offsets, in segments of its own rolls, of which the cleaner has removed more rows.
+
+    It has fewer bytes of every batch, as only the bytes of copies that both lack records say which has more of them.
+    """
+    batches = [held.batch for file in copy.files for held in file.batches]
+    further = Copy(rolled(random, batches, indexed=copy.files[0].index is not None), is_compacted=True)
+    compacted(random, further.files, history, has_horizons=False)
+    further.unhurt = [replace(file, batches=list(file.batches)) for file in further.files]
+    return further
 
 
 def fate_of(history: list[Batch], batch: Batch) -> str | None:
@@ -561,6 +574,9 @@ def case(number: int) -> Case:
     if not changes or random.random() < 0.5:
         stale = set()
     compacted_at = random.randrange(count) if random.random() < 0.3 else None
+    is_cleaned_twice = not stale and number % 12 == 1
+    if is_cleaned_twice:
+        compacted_at = 0
     if stale and compacted_at == 0:
         # of the copy that proves where a stale one diverges, the batches must be there
         return case(number + 1_000_000_007)
@@ -591,6 +607,10 @@ def case(number: int) -> Case:
             copy.epochs = told
         copy.unhurt = [replace(file, batches=list(file.batches)) for file in copy.files]
         copies.append(copy)
+    if is_cleaned_twice and copies[0].is_compacted:
+        copies[0].marked = False  # a mark says more than the bytes
+        copies[1] = compacted_further(Random(~number * 11), copies[0], history)
+        notes.append("1 compacted further")
     for at, copy in enumerate(copies):
         notes.append(f"copy {at}")
         hurt(random, copy, spare if stale and at in (0, *stale) else set(), notes)
