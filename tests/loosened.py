@@ -1105,6 +1105,10 @@ LOOSENED = [
             "return is_foreign or any(map(copy.has_at_its_place, behind))",
             "return any(map(copy.has_at_its_place, behind))",
         ),
+    ),
+    *_of(
+        "partition/holding.py",
+        _SEAMS,
         (
             "seams: a first file of no bytes is still a file of its copy",
             "foreign = [batch for batch in behind if batch.last_offset < copy.log.segments[0].base_offset]",
@@ -1230,14 +1234,29 @@ LOOSENED = [
         "transactions/walk.py",
         "tests/unit/partition/test_gaps_of_copies.py",
         (
-            "seams: a gap behind the end of the copy with the rows may hide their marker",
-            "return first_void(cut_stretch(stretch, self._end)[1], max(reached, self._end))",
+            "seams: a gap that the copy with the rows does not explain may hide their marker",
+            "return next((void.start for void in voids if not self._is_sound_around(void)), None)",
             "return None",
         ),
         (
-            "seams: a gap for which the copy with the rows was asked hides no marker",
-            "return first_void(cut_stretch(stretch, self._end)[1], max(reached, self._end))",
-            "return void",
+            "seams: a gap where the copy with the rows is sound, and has nothing, hides no marker",
+            "return next((void.start for void in voids if not self._is_sound_around(void)), None)",
+            "return next((void.start for void in voids), None)",
+        ),
+        (
+            "seams: so may a gap before the way back to that copy",
+            "first = reached if self._is_back else stretch.void",
+            "first = stretch.void",
+        ),
+        (
+            "seams: so may a gap behind damage of that copy, of which another one has nothing",
+            "may_lack = mended_at >= 0",
+            "may_lack = False",
+        ),
+        (
+            "seams: nothing explains offsets where no batch follows in the same file",
+            "return following is not None and following.base_offset >= gap.end",
+            "return following is None or following.base_offset >= gap.end",
         ),
     ),
     *_of(

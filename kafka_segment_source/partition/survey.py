@@ -283,14 +283,15 @@ Rows = dict[int, tuple[int, bytes | None, bytes | None]]
 def rows_of(log: PartitionLog, segment: Segment, header: BatchHeader, trust: Trust) -> Rows:
     """Returns the records of one batch with its control records: timestamp, key and value by offset.
 
-    Raises DataError for a batch that cannot be decoded.
+    Its CRC is checked in every read, as its records are compared with those of another copy. Raises DataError for a
+    batch that cannot be decoded.
     """
     bounds = ScanBounds(OffsetRange(0, header.last_offset + 1))
     split = split_of(log, segment, bounds, header.position, header.end)
     split = split._replace(anchor=place_of(header) if header.position else None)
     damage = Damage(drop=False)
     rows: Rows = {}
-    with SplitFile(split, trust, damage) as source:
+    with SplitFile(split, trust._replace(check_crcs=True), damage) as source:
         decoder = source.decoder(include_control=True)
         for chunk in source.chunks():
             for records in decoder.decode(chunk):

@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
     gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
     errors: that damage.
     loss: the offsets that are missing after it, None if none are.
-    void: the first offset from which on batches are gone, or None. Only set in a copy that the reading changed to.
+    void: the first offset from which on batches are gone, or None. Only set where the reading has changed its copy.
     """
 
     headers: HeaderTable = NO_HEADERS
@@ -183,10 +183,15 @@ def _walk_copies(
             reached = max(reached, piece.offsets.end)
             yield _describe_loss(piece, policy.drop_malformed)
             continue
+        is_away = piece.path != split.path
+        may_lack = mended_at >= 0  # whether batches may be gone before the next one
         try:
             for stretch in walk_file(piece, policy.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
-                yield stretch if piece.path == split.path else stretch._replace(void=first_void(stretch, reached))
+                voids = _list_voids(stretch, reached) if is_away or may_lack else []
+                is_void = bool(voids) and (is_away or voids[0].start == reached)
+                yield stretch._replace(void=voids[0].start) if is_void else stretch
                 if stretch.headers.shape[1]:
+                    may_lack = False
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
         except FileChangedError:
             raise
@@ -208,13 +213,17 @@ def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
 
 def first_void(stretch: Stretch, reached: int) -> int | None:
     """Returns the first offset of a stretch after `reached` where batches or a marker are gone, or None."""
+    return next((void.start for void in _list_voids(stretch, reached)), None)
+
+
+def _list_voids(stretch: Stretch, reached: int) -> list[OffsetRange]:
+    """Lists the offsets of a stretch after `reached` where batches or a marker are gone."""
     headers = stretch.headers
-    if not headers.shape[1]:
-        return None
-    before = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))
-    gone = headers[batch_headers.BASE_OFFSET] > before
-    gone |= is_control(headers) & (headers[batch_headers.COUNT] == 0)
-    return int(before[np.argmax(gone)]) if gone.any() else None
+    starts = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))[: headers.shape[1]]
+    is_emptied = is_control(headers) & (headers[batch_headers.COUNT] == 0)
+    ends = np.where(is_emptied, headers[batch_headers.LAST_OFFSET] + 1, headers[batch_headers.BASE_OFFSET])
+    gone = ends > starts
+    return [OffsetRange(*void) for void in zip(starts[gone].tolist(), ends[gone].tolist(), strict=True)]
 
 
 def cut_stretch(stretch: Stretch, offset: int) -> tuple[Stretch, Stretch]:
@@ -282,31 +291,54 @@ def _list_copies(split: SegmentSplit, source: Source, policy: Policy) -> list[Co
 
 
 class _Voids:
-    """Finds where batches are gone behind a seam, in another copy than that of a split: they may have been markers.
+    """Finds where batches are gone behind a seam, in another copy than that of a split, or at the seam back to that
+    copy: they may have been markers.
 
     Where nothing marks a copy as compacted, the others are asked in its gaps. So a gap there hides no marker of records
-    that the split's copy has, as far as that one reaches: it has their marker too.
+    that the split's copy has, if that one is sound around the gap: it has their marker too.
     """
 
     def __init__(self, split: SegmentSplit, source: Source, policy: Policy) -> None:
         self._split, self._source, self._policy = split, source, policy
         self._directory = parent_of(split.path)
-        self._end: int | None = None  # the offset after the last batch of the split's copy, once it is needed
+        self._part = split  # the part that is read
+        self._is_back = False  # whether the part before it was of another copy, and none of its batches was read
+        self._own: CopyView | None = None  # the split's copy, once it is needed
+        self._is_listed = False
 
-    def find_first(self, stretch: Stretch, part: SegmentSplit, reached: int) -> int | None:
-        """Returns the first offset of a stretch of `part` after `reached` where batches are gone, or None.
+    def note_part(self, part: SegmentSplit) -> None:
+        """Notes which part of the log is read next."""
+        was_away = self._is_away()
+        self._part = part
+        self._is_back = (was_away or self._is_back) and not self._is_away()
+
+    def _is_away(self) -> bool:
+        return bool(self._split.copies) and parent_of(self._part.path) != self._directory
+
+    def find_first(self, stretch: Stretch, reached: int) -> int | None:
+        """Returns the first offset of a stretch of the part after `reached` where batches are gone, or None.
 
         Raises FileChangedError, StorageError or PathError if the copies can no longer be listed.
         """
-        if not self._split.copies or parent_of(part.path) == self._directory:
-            return stretch.void
-        void = first_void(stretch, reached)
-        if void is None or not part.asks_in_gaps:
-            return void
-        if self._end is None:
+        if not stretch.headers.shape[1]:
+            return None
+        voids = _list_voids(stretch, reached)
+        if not self._is_away():
+            first = reached if self._is_back else stretch.void
+            self._is_back = False
+            voids = [void for void in voids if void.start == first]
+        if self._is_away() and not self._part.asks_in_gaps:
+            return voids[0].start if voids else None
+        return next((void.start for void in voids if not self._is_sound_around(void)), None)
+
+    def _is_sound_around(self, gap: OffsetRange) -> bool:
+        """Whether the split's copy has the batch behind a gap, and lacks the same offsets without damage."""
+        if not self._is_listed:
             copies = _list_copies(self._split, self._source, self._policy)
-            self._end = next((copy.end for copy in copies if copy.log.directory == self._directory), 0)
-        return first_void(cut_stretch(stretch, self._end)[1], max(reached, self._end))
+            self._own = next((copy for copy in copies if copy.log.directory == self._directory), None)
+            self._is_listed = True
+        following = None if self._own is None else self._own.batch_at(gap.start)
+        return following is not None and following.base_offset >= gap.end
 
 
 def _walk_on(
@@ -332,11 +364,12 @@ def _walk_on(
             for part in pending:
                 stretches = walk_split(part, source, policy, after=reached, before=before, chunk_bytes=_AHEAD_BYTES)
                 before = NO_HEADERS
+                voids.note_part(part)
                 for stretch in stretches:
                     is_in_doubt = part in named and first_void(stretch, reached) is not None
                     if is_in_doubt:
                         break
-                    void = voids.find_first(stretch, part, reached)
+                    void = voids.find_first(stretch, reached)
                     yield stretch if void is None else stretch._replace(gaps=(*stretch.gaps, void))
                     if stretch.loss is not None:
                         return

@@ -271,6 +271,54 @@ def test_the_marker_of_a_transaction_that_a_cleaner_removed(
 
 
 @TURNS
+@pytest.mark.parametrize("is_marked", [True, False])
+@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize("back", [20, 23])
+def test_a_lost_file_with_a_marker_that_a_cleaner_removed(
+    back: int, is_lost: bool, is_marked: bool, turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copy with the rows goes on behind the lost file. The next marker there, or in the other copy, ends another
+    transaction. is_lost: whether the file is
+    lost. If not, it is not among the paths."""
+    later = make_transaction(20, 2) + make_marker("commit", 22), encode_batches("[23-25 e0]")
+    whole = {10: make_transaction(10, 4), 14: encode_batches("[14-18 e0]") + make_marker("abort", 19)}
+    thinned = encode_batches("[14-18 e0 (15,16)]")
+    behind = {20: later[0] + later[1]} if back == 20 else {23: later[1]}
+    before = thinned if back == 20 else thinned + later[0]
+    if back != 20:
+        whole[14] += later[0]
+    own, other = write_bytes(tmp_path, whole | behind, {10: before} | behind)
+    if is_marked:
+        mark(other)
+    if is_lost:
+        Path(own, "t-0", writer.segment_name(14)).unlink()
+        paths = [own, other]
+    else:
+        paths = [str(path) for path in Path(own, "t-0").glob("*.log") if not path.name.endswith("14.log")] + [other]
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
+    assert table["offset"].to_pylist() == [15, 16, 20, 21, 23, 24, 25]
+    assert any("around offset 10" in message and "has no marker" in message for message in caplog.messages)
+
+
+@TURNS
+@pytest.mark.parametrize("options", [{}, {"mode": "DROPMALFORMED", "failOnDataLoss": False}])
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_damaged_marker_that_a_cleaner_removed_from_the_other_copy(
+    is_last: bool, options: dict[str, Any], turn: int, tmp_path: Path
+) -> None:
+    """It is gone in both, and the read of the same file goes on behind it."""
+    marker = bytearray(make_marker("abort", 19))
+    marker[-1] ^= 1
+    behind, last = make_transaction(20, 2) + make_marker("commit", 22), encode_batches("[23-25 e0]")
+    whole = make_transaction(10, 4) + encode_batches("[14-18 e0]") + marker + behind
+    own = {10: whole + last} if is_last else {10: whole, 23: last}
+    paths = write_bytes(tmp_path, own, {10: encode_batches("[14-18 e0 (15,16)]"), 20: behind + last})
+    mark(paths[1])
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed", **options).read_all()
+    assert table["offset"].to_pylist() == [*range(14, 19), 20, 21, 23, 24, 25]
+
+
+@TURNS
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_the_marker_of_a_transaction_that_its_own_copy_has_lost(is_cut: bool, turn: int, tmp_path: Path) -> None:
     """Nothing is left of it there. The other copy has it, and is read from there on."""

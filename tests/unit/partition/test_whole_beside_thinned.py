@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import kafka_segment_source as kafkaseg
 from tests.support import writer
 from tests.support.layouts import encode_batches, mark, offsets, write_copies
 from tests.support.writer import Rec
@@ -148,3 +149,19 @@ def test_the_warning_names_all_offsets_that_are_read_from_the_compacted_copy(
     assert offsets(paths[::turn]) == [*range(6), 7, 8, 9, *range(12, 15)]
     said = " ".join(message for message in caplog.messages if THINNED in message)
     assert "6 to 6" in said and "10 to 11" in said
+
+
+@TURNS
+@pytest.mark.parametrize("view", ["batches", "transactions"])
+def test_a_damaged_batch_of_the_compacted_copy_is_no_batch_of_another_cluster(
+    view: str, turn: int, tmp_path: Path
+) -> None:
+    """These views do not check CRCs as a rule. Where the records of two copies are compared, they do."""
+    paths = write_copies(tmp_path, {0: "[0-3 e0 (1)] [4-6 e0]"}, {0: "[0-3 e0] [4-6 e0]"})
+    file = file_of(paths[0], 0)
+    data = bytearray(file.read_bytes())
+    data[data.index(b"v1 of e0")] ^= 1
+    file.write_bytes(data)
+    assert offsets(paths[::turn]) == list(range(7))
+    rows = kafkaseg.plan(paths[::turn], view=view).to_reader().read_all()
+    assert rows.num_rows == (2 if view == "batches" else 0)
