@@ -50,12 +50,17 @@ def _explain_choice(copies: Sequence[CopyView], parts: ReadParts) -> str:
 def _find_thinned(
     copies: Sequence[CopyView], near: OffsetRange, parts: ReadParts
 ) -> Iterator[tuple[Segment, BatchHeader]]:
-    """Yields batches at a wrong place whose offsets are read from a compacted copy instead."""
-    compacted = [offsets for copy, offsets in parts if copy.log.compacted]
-    for segment, batch in find_whole_strays(copies, near) if compacted else ():
+    """Yields batches at a wrong place whose offsets are read instead from a copy that is compacted, or that lacks
+    records there."""
+    for segment, batch in find_whole_strays(copies, near):
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
-        if any(not stated.intersect(offsets).is_empty for offsets in compacted):
+        replaced = [(reader, stated.intersect(part)) for reader, part in parts if segment not in reader.log.segments]
+        if any(not offsets.is_empty and _may_lack(reader, offsets) for reader, offsets in replaced):
             yield segment, batch
+
+
+def _may_lack(copy: CopyView, offsets: OffsetRange) -> bool:
+    return copy.log.compacted or any(find_lacking(copy, offsets))
 
 
 def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
@@ -76,7 +81,7 @@ def _find_replaced_damage(
         for place in (place for segment in segments if not segment.is_last for place in copy.left_out_places(segment)):
             replaced = [(reader, place.gap.intersect(part)) for reader, part in parts if reader is not copy]
             for reader, offsets in replaced:
-                if not offsets.is_empty and (reader.log.compacted or any(find_lacking(reader, offsets))):
+                if not offsets.is_empty and _may_lack(reader, offsets):
                     yield place, offsets
 
 

@@ -62,7 +62,7 @@ class Expected:
                 held[batch.base] = batch if before is None or len(before.rows) < len(batch.rows) else before
         self.held = [held[base] for base in sorted(held)]
         self.rows = {row[0]: row for batch in self.held for row in batch.rows}
-        self.removed = self._find_removed(copies)
+        self.removed = self._find_removed(copies) | self._find_thinned_further(copies)
         self.doubtful = self._find_doubtful(copies)
         counting = [copy for copy in copies if copy.files]
         self.start = min((file.base for copy in counting for file in copy.files if file.batches), default=0)
@@ -107,6 +107,20 @@ class Expected:
         counting = [batch for copy in copies if copy.diverged is None for batch in copy.held()]
         held = {row[0] for batch in counting for row in batch.rows}
         return {offset for ends in compacted for offset in range(min(ends), max(ends))} - held
+
+    @staticmethod
+    def _find_thinned_further(copies: list[Copy]) -> set[int]:
+        """Offsets of rows that one compacted copy has, and another one lacks, if anything is damaged.
+
+        Where damage sends a read to the copies, either of the two may be read: both are what compaction may leave
+        (docs/damage.md).
+        """
+        if all(copy.files == copy.unhurt for copy in copies):
+            return set()
+        thinned = [batch for copy in copies if copy.is_thinned_further for batch in copy.held()]
+        spans = [range(batch.base, batch.after) for batch in thinned]
+        left = {row[0] for batch in thinned for row in batch.rows}
+        return {offset for span in spans for offset in span} - left if spans else set()
 
     @staticmethod
     def _find_doubtful(copies: list[Copy]) -> set[int]:

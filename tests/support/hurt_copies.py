@@ -69,12 +69,13 @@ class File:
 @dataclass
 class Copy:
     """One copy: its files; is_stale: whether it has another leader's tail, from offset `diverged` on; is_compacted;
-    marked: whether the broker's cleaner-offset-checkpoint is beside it; epochs: its leader-epoch-checkpoint, if it is
-    there."""
+    is_thinned_further: whether its cleaner has removed more than that of another compacted copy; marked: whether the
+    broker's cleaner-offset-checkpoint is beside it; epochs: its leader-epoch-checkpoint, if it is there."""
 
     files: list[File]
     diverged: int | None = None
     is_compacted: bool = False
+    is_thinned_further: bool = False
     marked: bool = False
     epochs: str | None = None
     single: bool = False
@@ -610,7 +611,10 @@ def case(number: int) -> Case:
     if is_cleaned_twice and copies[0].is_compacted:
         copies[0].marked = False  # a mark says more than the bytes
         copies[1] = compacted_further(Random(~number * 11), copies[0], history)
+        copies[1].is_thinned_further = True
         notes.append("1 compacted further")
+    if is_cleaned_twice and number % 24 == 1:
+        return Case(number, history, copies, random, notes)
     for at, copy in enumerate(copies):
         notes.append(f"copy {at}")
         hurt(random, copy, spare if stale and at in (0, *stale) else set(), notes)

@@ -56,6 +56,22 @@ def test_a_batch_that_moved_from_where_the_other_copy_is_thinned(
 
 
 @TURNS
+@pytest.mark.parametrize("is_marked", [True, False])
+@pytest.mark.parametrize("before", ["", "[0-3 e0] "])
+def test_two_last_batches_that_changed_places_beside_a_thinned_copy(
+    before: str, is_marked: bool, turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the other copy has of the first of them is read. With a mark or without, the plan says that more is gone."""
+    base = 0 if before else 4
+    thinned = {base: f"{before}[4-7 e0 (5)] [8-10 e0 (9)]"}
+    paths = write_copies(tmp_path, {base: f"{before}[8-10 e0] [4-7 e0]"}, thinned)
+    if is_marked:
+        mark(paths[1])
+    assert offsets(paths[::turn]) == [*range(base, 8), 9]
+    assert any(f"its offsets 8 to 10 are read from a copy that was compacted: {THINNED}" in m for m in caplog.messages)
+
+
+@TURNS
 def test_a_wrong_last_offset_where_the_other_copy_has_nothing_left(
     turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
