@@ -1245,8 +1245,8 @@ LOOSENED = [
         ),
         (
             "seams: so may a gap before the way back to that copy",
-            "first = reached if self._is_back else stretch.void",
-            "first = stretch.void",
+            "since = reached if self._is_back else stretch.void",
+            "since = stretch.void",
         ),
         (
             "seams: so may a gap behind damage of that copy, of which another one has nothing",

@@ -324,9 +324,9 @@ class _Voids:
             return None
         voids = _list_voids(stretch, reached)
         if not self._is_away():
-            first = reached if self._is_back else stretch.void
+            since = reached if self._is_back else stretch.void
             self._is_back = False
-            voids = [void for void in voids if void.start == first]
+            voids = [] if since is None else [void for void in voids if void.start >= since]
         if self._is_away() and not self._part.asks_in_gaps:
             return voids[0].start if voids else None
         return next((void.start for void in voids if not self._is_sound_around(void)), None)
