@@ -55,12 +55,14 @@ def _find_thinned(
     for segment, batch in find_whole_strays(copies, near):
         stated = OffsetRange(batch.base_offset, batch.last_offset + 1)
         replaced = [(reader, stated.intersect(part)) for reader, part in parts if segment not in reader.log.segments]
-        if any(not offsets.is_empty and _may_lack(reader, offsets) for reader, offsets in replaced):
+        if any(_may_lack(reader, offsets) for reader, offsets in replaced):
             yield segment, batch
 
 
 def _may_lack(copy: CopyView, offsets: OffsetRange) -> bool:
-    return copy.log.compacted or any(find_lacking(copy, offsets))
+    """Whether a copy may lack a record of some offsets, up to its end."""
+    there = offsets.intersect(OffsetRange(end=copy.end))
+    return not there.is_empty and any(find_lacking(copy, there))
 
 
 def _explain_thinned(segment: Segment, batch: BatchHeader) -> str:
@@ -81,7 +83,7 @@ def _find_replaced_damage(
         for place in (place for segment in segments if not segment.is_last for place in copy.left_out_places(segment)):
             replaced = [(reader, place.gap.intersect(part)) for reader, part in parts if reader is not copy]
             for reader, offsets in replaced:
-                if not offsets.is_empty and _may_lack(reader, offsets):
+                if _may_lack(reader, offsets):
                     yield place, offsets
 
 

@@ -77,6 +77,11 @@ class Follower:
         """Whether the files changed, and the offsets are read from where they are now."""
         return self._why is not None
 
+    @property
+    def was_mended(self) -> bool:
+        """Whether other copies were searched for some of the offsets."""
+        return self._mended_at >= 0
+
     def run(self, read: Callable[[SegmentSplit], Iterator[T]]) -> Iterator[T]:
         """Yields the results of `read` for the split, or for the splits that hold its offsets now.
 

@@ -200,6 +200,9 @@ def _walk_copies(
                 raise
             mended_at, before = reached, NO_HEADERS
             pending = mend(split, OffsetRange(reached, split.span.end), source, policy, error, piece)
+    end = min(split.span.end, split.bounds.offsets.end)
+    if mended_at >= 0 and reached < end < kafka_format.MAX_OFFSET:
+        yield Stretch(void=reached)  # what damage hides at the end may have been a marker
 
 
 def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
@@ -320,16 +323,22 @@ class _Voids:
 
         Raises FileChangedError, StorageError or PathError if the copies can no longer be listed.
         """
-        if not stretch.headers.shape[1]:
-            return None
-        voids = _list_voids(stretch, reached)
-        if not self._is_away():
-            since = reached if self._is_back else stretch.void
-            self._is_back = False
-            voids = [] if since is None else [void for void in voids if void.start >= since]
+        voids = self._list_here(stretch, reached)
         if self._is_away() and not self._part.asks_in_gaps:
             return voids[0].start if voids else None
         return next((void.start for void in voids if not self._is_sound_around(void)), None)
+
+    def _list_here(self, stretch: Stretch, reached: int) -> list[OffsetRange]:
+        """Lists where batches are gone: in another copy, before the first batch on the way back, and where a part was
+        mended."""
+        if not stretch.headers.shape[1]:  # the end of a part
+            return [] if stretch.void is None else [OffsetRange(stretch.void, stretch.void + 1)]
+        voids = _list_voids(stretch, reached)
+        if self._is_away():
+            return voids
+        since = reached if self._is_back else stretch.void
+        self._is_back = False
+        return [] if since is None else [void for void in voids if void.start >= since]
 
     def _is_sound_around(self, gap: OffsetRange) -> bool:
         """Whether the split's copy has the batch behind a gap, and lacks the same offsets without damage."""

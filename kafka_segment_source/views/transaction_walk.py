@@ -21,6 +21,7 @@ from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.damage import Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
+from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.reading.following import Follower, find_again
 from kafka_segment_source.reporting import log_skipped
 from kafka_segment_source.source import Source
@@ -117,6 +118,9 @@ def _walk(split: SegmentSplit, source: Source, policy: Policy, replay: Replay) -
         follower.losses += 1
     if follower.losses > losses:
         yield _HOLE
+    end = min(split.span.end, split.bounds.offsets.end)
+    if follower.was_mended and replay.reached < end < MAX_OFFSET:
+        yield Stretch(gaps=(replay.reached,))  # what damage hides at the end may have been a marker
 
 
 def _read_part(part: SegmentSplit, policy: Policy, follower: Follower) -> Iterator[Stretch]:

@@ -319,6 +319,28 @@ def test_a_damaged_marker_that_a_cleaner_removed_from_the_other_copy(
 
 
 @TURNS
+@pytest.mark.parametrize("options", [{}, {"maxRecordsPerPartition": 1}])
+@pytest.mark.parametrize("hurt", ["bit", "torn", "length", "own file"])
+def test_a_damaged_marker_at_the_end_of_its_file(
+    hurt: str, options: dict[str, Any], turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cleaner has removed it from the other copy, and the next file of the same copy is read behind it."""
+    marker = bytearray(make_marker("abort", 19))
+    marker[11 if hurt == "length" else -1] ^= 1
+    del marker[40 if hurt == "torn" else len(marker) :]
+    behind = make_transaction(20, 2) + make_marker("commit", 22) + encode_batches("[23-25 e0]")
+    before = make_transaction(10, 4) + encode_batches("[14-18 e0]")
+    own = {10: before, 19: bytes(marker)} if hurt == "own file" else {10: before + marker}
+    paths = write_bytes(tmp_path, {**own, 20: behind}, {10: encode_batches("[14-18 e0 (15,16)]"), 20: behind})
+    mark(paths[1])
+    table = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed", **options).read_all()
+    assert table["offset"].to_pylist() == [*range(14, 19), 20, 21, 23, 24, 25]
+    assert any("around offset 10" in message and "has no marker" in message for message in caplog.messages)
+    states = kafkaseg.plan(paths[::turn], view="transactions").to_reader().read_all().to_pydict()
+    assert list(zip(states["firstOffset"], states["state"], strict=True)) == [(10, "unknown"), (20, "committed")]
+
+
+@TURNS
 @pytest.mark.parametrize("is_cut", [True, False])
 def test_the_marker_of_a_transaction_that_its_own_copy_has_lost(is_cut: bool, turn: int, tmp_path: Path) -> None:
     """Nothing is left of it there. The other copy has it, and is read from there on."""

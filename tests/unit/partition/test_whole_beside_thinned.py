@@ -165,3 +165,32 @@ def test_a_damaged_batch_of_the_compacted_copy_is_no_batch_of_another_cluster(
     assert offsets(paths[::turn]) == list(range(7))
     rows = kafkaseg.plan(paths[::turn], view=view).to_reader().read_all()
     assert rows.num_rows == (2 if view == "batches" else 0)
+
+
+@TURNS
+@pytest.mark.parametrize(
+    ("hurt", "whole"),
+    [
+        ({5: "[5-8 e0 @1029] [9-11 e0]"}, {5: "[5-8 e0] [9-11 e0] [12-14 e0]"}),
+        ({5: "[5-8 e0 @1029] [9-11 e0]", 12: "[12-14 e0]"}, {5: "[5-8 e0] [9-11 e0]", 12: "[12-14 e0]"}),
+    ],
+)
+def test_a_batch_that_states_offsets_behind_the_end_is_no_work_of_compaction(
+    hurt: dict[int, str], whole: dict[int, str], turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One bit of its offset is wrong. No record is gone."""
+    assert offsets(write_copies(tmp_path, hurt, whole)[::turn]) == list(range(5, 15))
+    assert not [message for message in caplog.messages if THINNED in message]
+
+
+@TURNS
+def test_a_marked_copy_with_all_records_has_lost_none(
+    turn: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read for a torn file of another copy."""
+    paths = write_copies(tmp_path, {5: "[5-8 e0]", 9: "[9-11 e0]"}, {5: "[5-8 e0]", 9: "[9-11 e0]"})
+    torn = file_of(paths[0], 5)
+    torn.write_bytes(torn.read_bytes()[:-5])
+    mark(paths[1])
+    assert offsets(paths[::turn]) == list(range(5, 12))
+    assert not [message for message in caplog.messages if THINNED in message]
