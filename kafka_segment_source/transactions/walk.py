@@ -187,9 +187,8 @@ def _walk_copies(
         may_lack = mended_at >= 0  # whether batches may be gone before the next one
         try:
             for stretch in walk_file(piece, policy.trust, Suspicion(), reached, before=before, chunk_bytes=chunk_bytes):
-                voids = _list_voids(stretch, reached) if is_away or may_lack else []
-                is_void = bool(voids) and (is_away or voids[0].start == reached)
-                yield stretch._replace(void=voids[0].start) if is_void else stretch
+                void = first_void(stretch, reached) if is_away or may_lack else None
+                yield stretch._replace(void=void) if is_away or void == reached else stretch
                 if stretch.headers.shape[1]:
                     may_lack = False
                     reached = int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1
@@ -216,17 +215,17 @@ def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
 
 def first_void(stretch: Stretch, reached: int) -> int | None:
     """Returns the first offset of a stretch after `reached` where batches or a marker are gone, or None."""
-    return next((void.start for void in _list_voids(stretch, reached)), None)
+    return next((void.start for void in _find_voids(stretch, reached)), None)
 
 
-def _list_voids(stretch: Stretch, reached: int) -> list[OffsetRange]:
-    """Lists the offsets of a stretch after `reached` where batches or a marker are gone."""
+def _find_voids(stretch: Stretch, reached: int) -> Iterator[OffsetRange]:
+    """Yields the offsets of a stretch after `reached` where batches or a marker are gone."""
     headers = stretch.headers
     starts = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))[: headers.shape[1]]
     is_emptied = is_control(headers) & (headers[batch_headers.COUNT] == 0)
     ends = np.where(is_emptied, headers[batch_headers.LAST_OFFSET] + 1, headers[batch_headers.BASE_OFFSET])
     gone = ends > starts
-    return [OffsetRange(*void) for void in zip(starts[gone].tolist(), ends[gone].tolist(), strict=True)]
+    yield from (OffsetRange(int(starts[at]), int(ends[at])) for at in np.flatnonzero(gone))
 
 
 def cut_stretch(stretch: Stretch, offset: int) -> tuple[Stretch, Stretch]:
@@ -323,22 +322,21 @@ class _Voids:
 
         Raises FileChangedError, StorageError or PathError if the copies can no longer be listed.
         """
-        voids = self._list_here(stretch, reached)
-        if self._is_away() and not self._part.asks_in_gaps:
-            return voids[0].start if voids else None
-        return next((void.start for void in voids if not self._is_sound_around(void)), None)
+        voids = self._find_here(stretch, reached)
+        is_believed = self._is_away() and not self._part.asks_in_gaps
+        return next((void.start for void in voids if is_believed or not self._is_sound_around(void)), None)
 
-    def _list_here(self, stretch: Stretch, reached: int) -> list[OffsetRange]:
-        """Lists where batches are gone: in another copy, before the first batch on the way back, and where a part was
+    def _find_here(self, stretch: Stretch, reached: int) -> Iterator[OffsetRange]:
+        """Yields where batches are gone: in another copy, before the first batch on the way back, and where a part was
         mended."""
+        since = reached if self._is_away() or self._is_back else stretch.void
+        if since is None:
+            return
         if not stretch.headers.shape[1]:  # the end of a part
-            return [] if stretch.void is None else [OffsetRange(stretch.void, stretch.void + 1)]
-        voids = _list_voids(stretch, reached)
-        if self._is_away():
-            return voids
-        since = reached if self._is_back else stretch.void
+            yield from () if stretch.void is None else (OffsetRange(since, since + 1),)
+            return
         self._is_back = False
-        return [] if since is None else [void for void in voids if void.start >= since]
+        yield from (void for void in _find_voids(stretch, reached) if void.start >= since)
 
     def _is_sound_around(self, gap: OffsetRange) -> bool:
         """Whether the split's copy has the batch behind a gap, and lacks the same offsets without damage."""
