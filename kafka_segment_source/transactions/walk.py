@@ -46,7 +46,8 @@ class Stretch(NamedTuple):
     gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
     errors: that damage.
     loss: the offsets that are missing after it, None if none are.
-    void: the first offset from which on batches are gone, or None. Only set where the reading has changed its copy.
+    void: the first offset from which on batches are gone, or None. Only set where the reading has changed its copy, and
+        where other copies were searched for damage. Then also without headers: batches are gone at the end.
     """
 
     headers: HeaderTable = NO_HEADERS
@@ -304,7 +305,7 @@ class _Voids:
         self._split, self._source, self._policy = split, source, policy
         self._directory = parent_of(split.path)
         self._part = split  # the part that is read
-        self._is_back = False  # whether the part before it was of another copy, and none of its batches was read
+        self._is_back = False  # whether the part before was of another copy, and no batch of this one was read yet
         self._own: CopyView | None = None  # the split's copy, once it is needed
         self._is_listed = False
 
