@@ -76,6 +76,11 @@ class Warnings(list[str]):
         """Adds several sentences of one kind."""
         self.extend(Warned(sentence, kind) for sentence in sentences)
 
+    def add_new(self, sentences: Iterable[str]) -> None:
+        """Adds the sentences that are not there yet: a listing that was made again says the same again."""
+        known = set(self)
+        self.extend(sentence for sentence in sentences if sentence not in known)
+
 
 def log_warnings(warnings: Iterable[str]) -> None:
     """Writes warnings to the log, where a function has no other place for them."""

@@ -18,13 +18,13 @@ and no epoch decides.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, pairwise
 
 from kafka_segment_source.bounds import ALL_OFFSETS, OffsetRange
-from kafka_segment_source.errors import PathError, StorageError
+from kafka_segment_source.errors import FileChangedError, PathError, StorageError
 from kafka_segment_source.kafka_format import MAX_OFFSET, segment_file
 from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole, ListedLog, PartitionLog, Segment
@@ -41,31 +41,54 @@ from kafka_segment_source.partition.twins import (
 )
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.ahead import map_ahead, requests_at_once
+from kafka_segment_source.storage.retrying import Attempts
 from kafka_segment_source.storage.tiered.names import is_shown
 from kafka_segment_source.trust import Policy
 
+_MERGES = 5  # most tries for one partition whose files change, in one try of a plan or a listing
+
+
+ListAgain = Callable[[list[PartitionLog], Warnings], list[PartitionLog]]
+"""Lists the copies of one partition as they are now, with the warnings about them. Raises FileChangedError if that is
+not possible."""
+
 
 def merge_replicas(
-    logs: list[PartitionLog], policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
-) -> list[PartitionLog]:
-    """Returns `logs`, sorted by partition, with one log per partition. A warning states which directory serves which
-    offsets.
+    logs: list[PartitionLog],
+    policy: Policy,
+    warnings: Warnings,
+    list_again: ListAgain,
+    near: OffsetRange = ALL_OFFSETS,
+) -> list[tuple[PartitionLog, list[PartitionLog]]]:
+    """Returns one log per partition, each with the copies that it is made of. A warning states which directory serves
+    which offsets.
 
+    Where a broker changes the files of one partition meanwhile, that one is listed again, and not all.
+
+    logs: sorted by partition.
     near: the offsets that the chain is needed for. The chain holds them, and one more segment on either side if a copy
         has one.
     """
     groups = [list(group) for _, group in groupby(logs, key=lambda log: log.topic_partition)]
 
-    def merge(copies: list[PartitionLog]) -> tuple[PartitionLog, list[str]]:
-        said = Warnings()
-        return copies[0] if len(copies) == 1 else _merge_copies(copies, policy, said, near), said
+    def merge(copies: list[PartitionLog]) -> tuple[tuple[PartitionLog, list[PartitionLog]], list[str]]:
+        attempts = Attempts(_MERGES - 1)
+        while True:
+            said = Warnings()
+            try:
+                if attempts.failed:
+                    copies = list_again(copies, said)
+                log = copies[0] if len(copies) == 1 else _merge_copies(copies, policy, said, near)
+                return (log, copies), said
+            except FileChangedError as error:
+                attempts.note_failure(error)
 
     several = (log for copies in groups if len(copies) > 1 for log in copies)
     at_once = requests_at_once((log.storage, log.directory) for log in several)
     merged = []
-    for log, said in map_ahead(merge, groups, at_once):
-        merged.append(log)
-        warnings += said
+    for partition, said in map_ahead(merge, groups, at_once):
+        merged.append(partition)
+        warnings.add_new(said)
     return merged
 
 

@@ -107,7 +107,8 @@ def available_logs(
 
     Of several copies it returns only the segments `near` some offsets (`merge_replicas`).
     """
-    return _merge(_list_copies(source, policy, warnings, Checkpoints(warnings, source.storage)), policy, warnings, near)
+    copies = _list_copies(source, policy, warnings, Checkpoints(warnings, source.storage))
+    return [log for log, _ in _merge(copies, source, policy, warnings, near)]
 
 
 def examined_logs(source: Source, policy: Policy, warnings: Warnings, needs_all: bool = True) -> list[PartitionLog]:
@@ -118,8 +119,9 @@ def examined_logs(source: Source, policy: Policy, warnings: Warnings, needs_all:
     """
     seen = time.monotonic()
     checkpoints = Checkpoints(warnings, source.storage)
-    copies = _list_copies(source, policy, warnings, checkpoints, needs_all)
-    logs = notice(_merge(copies, policy, warnings), copies, checkpoints, seen)
+    merged = _merge(_list_copies(source, policy, warnings, checkpoints, needs_all), source, policy, warnings)
+    copies = [copy for _, copies_of_one in merged for copy in copies_of_one]
+    logs = notice([log for log, _ in merged], copies, checkpoints, seen)
     report_lost_partitions(copies, checkpoints, source, seen, warnings)
     return logs
 
@@ -180,14 +182,22 @@ def _purpose_of(needs_all: bool) -> Purpose:
 
 
 def _merge(
-    copies: list[PartitionLog], policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
-) -> list[PartitionLog]:
-    """Returns one log per partition (`merge_replicas`)."""
+    copies: list[PartitionLog], source: Source, policy: Policy, warnings: Warnings, near: OffsetRange = ALL_OFFSETS
+) -> list[tuple[PartitionLog, list[PartitionLog]]]:
+    """Returns one log per partition, each with the copies that it is made of (`merge_replicas`)."""
     if len({log.topic_partition for log in copies}) == len(copies):
-        return copies
-    from kafka_segment_source.partition.chain import merge_replicas  # noqa: PLC0415  # most logs have one copy
+        return [(log, [log]) for log in copies]
+    from kafka_segment_source.partition.chain import list_paths, merge_replicas  # noqa: PLC0415  # most logs have one
 
-    return merge_replicas(copies, policy, warnings, near)
+    def list_again(copies: list[PartitionLog], said: Warnings) -> list[PartitionLog]:
+        paths = dict.fromkeys(path for log in copies for path in list_paths(log))
+        here = source.at(source.in_order(paths))
+        try:
+            return _list_copies(here, policy, said, Checkpoints(said, source.storage))
+        except PathError as error:  # a directory is gone: the paths of the whole source show what is left
+            raise FileChangedError(f"{error}; plan the read again") from error
+
+    return merge_replicas(copies, policy, warnings, list_again, near)
 
 
 def _list_copies(

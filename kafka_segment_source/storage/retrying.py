@@ -21,22 +21,23 @@ class Attempts:
     """Counts the tries of an action while files change, and waits between them.
 
     most: how many tries may fail in a row. docs/operating.md has the budget of each action.
+    failed: how many have.
     """
 
     def __init__(self, most: int = TRIES_IN_A_ROW) -> None:
         self._most = most
-        self._failed = 0
+        self.failed = 0
 
     def note_progress(self) -> None:
         """The action has come further: the tries before do not count any more."""
-        self._failed = 0
+        self.failed = 0
 
     def may_go_on(self) -> bool:
         """Whether a try that has failed may be followed by another one. If so, it waits."""
-        self._failed += 1
-        if self._failed > self._most:
+        self.failed += 1
+        if self.failed > self._most:
             return False
-        pause(self._failed)
+        pause(self.failed)
         return True
 
     def note_failure(self, error: FileChangedError) -> None:

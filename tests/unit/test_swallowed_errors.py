@@ -87,6 +87,7 @@ JUDGED: dict[str, str] = {
     "partition.logs:follow_changes: PathError": "a warning: the partition was removed meanwhile",
     "partition.chain:_find_same: StorageError": "the copy does not count as one that has the same; the first error is raised",
     "partition.chain:_leave_unreadable: StorageError": "a warning, where another copy has the same bytes or more; else it is raised",
+    "partition.chain:merge_replicas.merge: FileChangedError": "the partition is listed again; raised after too many tries",
     "partition.chain:_read_both: StorageError": "it comes again when the fact is asked for",
     "partition.copy_view:CopyView.rows_in: DataError": "the caller compares what can be decoded, and reading reports the damage",
     "partition.survey:_rate_rest: DataLossError": "how well the copy holds the rest is not known, so another one goes first",
