@@ -1111,7 +1111,7 @@ LOOSENED = [
         "tests/unit/partition/test_gaps_of_copies.py",
         (
             "seams: view=transactions knows no end where damage may hide it at the end of a file",
-            "if follower.was_mended and replay.reached < end < MAX_OFFSET:",
+            "if follower.was_mended and has_hidden_end(split, replay.reached):",
             "if False:",
         ),
     ),
@@ -1243,6 +1243,20 @@ LOOSENED = [
         "transactions/walk.py",
         "tests/unit/partition/test_gaps_of_copies.py",
         (
+            "seams: a gap behind damage of the copy with the rows, of which another one has nothing, may hide their marker",
+            "may_lack = mended_at >= 0",
+            "may_lack = False",
+        ),
+        (
+            "seams: so may one at the end of a part with damage",
+            "if mended_at >= 0 and has_hidden_end(split, reached):",
+            "if False:",
+        ),
+    ),
+    *_of(
+        "transactions/voids.py",
+        "tests/unit/partition/test_gaps_of_copies.py",
+        (
             "seams: a gap that the copy with the rows does not explain may hide their marker",
             "return next((void.start for void in voids if is_believed or not self._is_sound_around(void)), None)",
             "return None",
@@ -1256,16 +1270,6 @@ LOOSENED = [
             "seams: so may a gap before the way back to that copy",
             "since = reached if self._is_away() or self._is_back else stretch.void",
             "since = reached if self._is_away() else stretch.void",
-        ),
-        (
-            "seams: so may a gap behind damage of that copy, of which another one has nothing",
-            "may_lack = mended_at >= 0",
-            "may_lack = False",
-        ),
-        (
-            "seams: so may one at the end of a part with damage",
-            "if mended_at >= 0 and reached < end < kafka_format.MAX_OFFSET:",
-            "if False:",
         ),
         (
             "seams: nothing explains offsets where no batch follows in the same file",

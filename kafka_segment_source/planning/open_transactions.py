@@ -37,7 +37,8 @@ from kafka_segment_source.storage.store import FileVersion
 from kafka_segment_source.times import format_millis
 from kafka_segment_source.transactions.producers import DATA, HOLE, Event, Producers, Runs, list_events
 from kafka_segment_source.transactions.small_segments import SegmentEvents, read_small_segment
-from kafka_segment_source.transactions.walk import Stretch, first_void, walk_split
+from kafka_segment_source.transactions.stretches import Stretch, first_void
+from kafka_segment_source.transactions.walk import walk_split
 from kafka_segment_source.trust import Policy, Trust
 
 _MOST_NAMED = 5  # open transactions in one warning

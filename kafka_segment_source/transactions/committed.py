@@ -36,7 +36,8 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.source import Source
 from kafka_segment_source.transactions.markers import Marker, MarkerReader
-from kafka_segment_source.transactions.walk import Stretch, walk_after
+from kafka_segment_source.transactions.stretches import Stretch
+from kafka_segment_source.transactions.walk import walk_after
 from kafka_segment_source.trust import Policy
 
 # Fates of a transactional batch

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,6 @@ from kafka_segment_source.errors import DataError, DataLossError, FileChangedErr
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.logdir.checksums import crc_holds
-from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.logs import available_copies, existing_copies
 from kafka_segment_source.reading.following import Follower, describe_gone, find_again
 from kafka_segment_source.reading.losses import Lost
 from kafka_segment_source.reading.mending import Piece, mend
@@ -32,30 +29,12 @@ from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE, file_version
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.retrying import Attempts
-from kafka_segment_source.transactions.markers import Marker, MarkerReader, Markers
+from kafka_segment_source.transactions.markers import MarkerReader, Markers
+from kafka_segment_source.transactions.stretches import NO_HEADERS, Stretch, first_void, has_hidden_end
+from kafka_segment_source.transactions.voids import Voids, list_copies_of
 from kafka_segment_source.trust import Policy, Trust
 
 _AHEAD_BYTES = 256 * 1024  # bytes per read on the way to a marker, which is usually near
-NO_HEADERS = np.empty((batch_headers.FIELDS, 0), np.int64)
-
-
-class Stretch(NamedTuple):
-    """Consecutive batches, and the markers among them.
-
-    headers: the batches up to the next stretch.
-    gaps: offsets before which damage was skipped. No batch below a gap can rely on a marker at or after it.
-    errors: that damage.
-    loss: the offsets that are missing after it, None if none are.
-    void: the first offset from which on batches are gone, or None. Only set where the reading has changed its copy, and
-        where other copies were searched for damage. Then also without headers: batches are gone at the end.
-    """
-
-    headers: HeaderTable = NO_HEADERS
-    markers: tuple[Marker, ...] = ()
-    gaps: tuple[int, ...] = ()
-    errors: tuple[DataError, ...] = ()
-    loss: DataLossError | None = None
-    void: int | None = None
 
 
 def walk_split(
@@ -200,9 +179,8 @@ def _walk_copies(
                 raise
             mended_at, before = reached, NO_HEADERS
             pending = mend(split, OffsetRange(reached, split.span.end), source, policy, error, piece)
-    end = min(split.span.end, split.bounds.offsets.end)
-    if mended_at >= 0 and reached < end < kafka_format.MAX_OFFSET:
-        yield Stretch(void=reached)  # what damage hides at the end may have been a marker
+    if mended_at >= 0 and has_hidden_end(split, reached):
+        yield Stretch(void=reached)
 
 
 def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
@@ -212,37 +190,6 @@ def _describe_loss(lost: Lost, drop_malformed: bool) -> Stretch:
     if isinstance(lost.error, DataError) and lost.error.is_skippable and drop_malformed:
         return Stretch(gaps=(lost.offsets.start,), errors=(lost.error,))
     raise lost.error
-
-
-def first_void(stretch: Stretch, reached: int) -> int | None:
-    """Returns the first offset of a stretch after `reached` where batches or a marker are gone, or None."""
-    return next((void.start for void in _find_voids(stretch, reached)), None)
-
-
-def _find_voids(stretch: Stretch, reached: int) -> Iterator[OffsetRange]:
-    """Yields the offsets of a stretch after `reached` where batches or a marker are gone."""
-    headers = stretch.headers
-    starts = np.concatenate(([reached], headers[batch_headers.LAST_OFFSET, :-1] + 1))[: headers.shape[1]]
-    is_emptied = is_control(headers) & (headers[batch_headers.COUNT] == 0)
-    ends = np.where(is_emptied, headers[batch_headers.LAST_OFFSET] + 1, headers[batch_headers.BASE_OFFSET])
-    gone = ends > starts
-    yield from (OffsetRange(int(starts[at]), int(ends[at])) for at in np.flatnonzero(gone))
-
-
-def cut_stretch(stretch: Stretch, offset: int) -> tuple[Stretch, Stretch]:
-    """Cuts a stretch in two. The second part has what begins at `offset` or after it, and the damage and the loss."""
-    is_before = stretch.headers[batch_headers.BASE_OFFSET] < offset
-    first = Stretch(
-        stretch.headers[:, is_before],
-        tuple(marker for marker in stretch.markers if marker.offset < offset),
-        tuple(gap for gap in stretch.gaps if gap < offset),
-    )
-    second = stretch._replace(
-        headers=stretch.headers[:, ~is_before],
-        markers=tuple(marker for marker in stretch.markers if marker.offset >= offset),
-        gaps=tuple(gap for gap in stretch.gaps if gap >= offset),
-    )
-    return first, second
 
 
 def walk_after(split: SegmentSplit, chunk: Chunk, source: Source, policy: Policy) -> Generator[Stretch, None, None]:
@@ -278,7 +225,7 @@ def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> Segme
     if not split.copies or split.served_to == kafka_format.MAX_OFFSET:
         return None
     try:
-        copies = _list_copies(split, source, policy)
+        copies = list_copies_of(split, source, policy)
     except KafkaSegmentError:
         return None
     if not any(copy.log.compacted for copy in copies):
@@ -286,67 +233,6 @@ def _find_own_copy(split: SegmentSplit, source: Source, policy: Policy) -> Segme
     directory = parent_of(split.path)
     end = next((copy.log.offsets.end for copy in copies if copy.log.directory == directory and copy.log.is_whole), 0)
     return split._replace(copies=(), asks_in_gaps=False, served_to=end) if end > split.served_to else None
-
-
-def _list_copies(split: SegmentSplit, source: Source, policy: Policy) -> list[CopyView]:
-    directories = existing_copies(split.copies, source.storage) or split.copies
-    return available_copies(source.at(directories).to_end_of_files(), policy)
-
-
-class _Voids:
-    """Finds where batches are gone behind a seam, in another copy than that of a split, or at the seam back to that
-    copy: they may have been markers.
-
-    Where nothing marks a copy as compacted, the others are asked in its gaps. So a gap there hides no marker of records
-    that the split's copy has, if that one is sound around the gap: it has their marker too.
-    """
-
-    def __init__(self, split: SegmentSplit, source: Source, policy: Policy) -> None:
-        self._split, self._source, self._policy = split, source, policy
-        self._directory = parent_of(split.path)
-        self._part = split  # the part that is read
-        self._is_back = False  # whether the part before was of another copy, and no batch of this one was read yet
-        self._own: CopyView | None = None  # the split's copy, once it is needed
-        self._is_listed = False
-
-    def note_part(self, part: SegmentSplit) -> None:
-        """Notes which part of the log is read next."""
-        was_away = self._is_away()
-        self._part = part
-        self._is_back = (was_away or self._is_back) and not self._is_away()
-
-    def _is_away(self) -> bool:
-        return bool(self._split.copies) and parent_of(self._part.path) != self._directory
-
-    def find_first(self, stretch: Stretch, reached: int) -> int | None:
-        """Returns the first offset of a stretch of the part after `reached` where batches are gone, or None.
-
-        Raises FileChangedError, StorageError or PathError if the copies can no longer be listed.
-        """
-        voids = self._find_here(stretch, reached)
-        is_believed = self._is_away() and not self._part.asks_in_gaps
-        return next((void.start for void in voids if is_believed or not self._is_sound_around(void)), None)
-
-    def _find_here(self, stretch: Stretch, reached: int) -> Iterator[OffsetRange]:
-        """Yields where batches are gone: in another copy, before the first batch on the way back, and where a part was
-        mended."""
-        since = reached if self._is_away() or self._is_back else stretch.void
-        if since is None:
-            return
-        if not stretch.headers.shape[1]:  # the end of a part
-            yield from () if stretch.void is None else (OffsetRange(since, since + 1),)
-            return
-        self._is_back = False
-        yield from (void for void in _find_voids(stretch, reached) if void.start >= since)
-
-    def _is_sound_around(self, gap: OffsetRange) -> bool:
-        """Whether the split's copy has the batch behind a gap, and lacks the same offsets without damage."""
-        if not self._is_listed:
-            copies = _list_copies(self._split, self._source, self._policy)
-            self._own = next((copy for copy in copies if copy.log.directory == self._directory), None)
-            self._is_listed = True
-        following = None if self._own is None else self._own.batch_at(gap.start)
-        return following is not None and following.base_offset >= gap.end
 
 
 def _walk_on(
@@ -360,7 +246,7 @@ def _walk_on(
     rest = split._replace(start=position, end=split.segment_size, bounds=bounds, stop_timestamp=None, anchor=last)
     named = _find_by_name(split, split.next_base_offset, reached)  # where these segments end is not known
     pending: Iterator[SegmentSplit] = iter([rest, *named])
-    voids = _Voids(split, source, policy)
+    voids = Voids(split, source, policy)
     end = kafka_format.MAX_OFFSET if split.copies else split.served_to  # a listing of one copy shows no other history
     part = split  # the part that was read last
     attempts = Attempts()

@@ -23,7 +23,7 @@ from kafka_segment_source.schema import MAX_MILLIS
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.transactions.markers import Marker
 from kafka_segment_source.transactions.producers import DATA, HOLE, Producers, Runs, list_events
-from kafka_segment_source.transactions.walk import Stretch
+from kafka_segment_source.transactions.stretches import Stretch
 from kafka_segment_source.views.transaction_table import ABORTED, COMMITTED, OPEN, UNKNOWN, TransactionTask
 
 _MOST_NAMED = 3  # of transactions in one warning

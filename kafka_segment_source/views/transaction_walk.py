@@ -21,13 +21,13 @@ from kafka_segment_source.data_loss import report_lost_rows
 from kafka_segment_source.decoding.damage import Suspicion, UnloggedDamage
 from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
-from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.reading.following import Follower, find_again
 from kafka_segment_source.reporting import log_skipped
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.retrying import Attempts, try_again
-from kafka_segment_source.transactions.walk import Stretch, cut_stretch, first_void, walk_file
+from kafka_segment_source.transactions.stretches import Stretch, cut_stretch, first_void, has_hidden_end
+from kafka_segment_source.transactions.walk import walk_file
 from kafka_segment_source.trust import Policy
 from kafka_segment_source.views.abort_indexes import AbortIndexes
 from kafka_segment_source.views.transaction_replay import Replay, Row
@@ -118,9 +118,8 @@ def _walk(split: SegmentSplit, source: Source, policy: Policy, replay: Replay) -
         follower.losses += 1
     if follower.losses > losses:
         yield _HOLE
-    end = min(split.span.end, split.bounds.offsets.end)
-    if follower.was_mended and replay.reached < end < MAX_OFFSET:
-        yield Stretch(gaps=(replay.reached,))  # what damage hides at the end may have been a marker
+    if follower.was_mended and has_hidden_end(split, replay.reached):
+        yield Stretch(gaps=(replay.reached,))
 
 
 def _read_part(part: SegmentSplit, policy: Policy, follower: Follower) -> Iterator[Stretch]:

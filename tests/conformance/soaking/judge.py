@@ -11,7 +11,8 @@ moment. A record without an acknowledgement may be there: after a crash nobody k
 
 Where several replicas are read, the last stable offset may wait for a follower that lacks a marker: there the rows of
 open transactions, and those behind them, are wrong. A row at or past the high watermark of before may be of a leader
-that died: sent, never confirmed, and replaced later. Only what was never sent is wrong there.
+that died: sent, never confirmed, and replaced later. So may a row below the log start of after, where the broker that
+died has the only copy. Only what was never sent is wrong there.
 
 Missing is a row that was acknowledged before planning began (under read_committed: committed, and below the last stable
 offset that the broker named before), lies within the bounds, and that the log held all the time:
@@ -131,12 +132,14 @@ class _Partition:
         where, question = self.where, self.question
         known, numbers = self._numbers(rows, offsets, times)
         same = self._same(rows, numbers, times, known)
-        if self.replicas > 1:  # the tail of a leader that died, which nothing on the disks contradicted yet
-            same |= (offsets >= self.before.latest) & self._was_sent(rows, times)
+        # the tail of a leader that died, which nothing on the disks contradicts
+        is_of_tail = (self.replicas > 1) & ((offsets >= self.before.latest) | (offsets < self.after.earliest))
+        if is_of_tail.any():
+            same |= is_of_tail & self._was_sent(rows, times)
         verdict.note_wrong("not what was acknowledged", where, offsets[known & ~same])
         verdict.note_wrong("never sent", where, offsets[~known & ~same])
         elsewhere = ~known & same & (self.sent.offset[numbers] != NO_OFFSET)
-        elsewhere &= (self.replicas == 1) | (offsets < self.before.latest)
+        elsewhere &= ~is_of_tail
         verdict.note_wrong("acknowledged at another offset", where, offsets[elsewhere])
         ordered = np.sort(offsets)
         verdict.note_wrong("offset twice", where, ordered[1:][ordered[1:] == ordered[:-1]])
