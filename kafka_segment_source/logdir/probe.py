@@ -161,6 +161,10 @@ class HeaderProbe:
         length = int.from_bytes(data[kafka_format.LENGTH_AT : kafka_format.LOG_OVERHEAD], "big", signed=True)
         return position + kafka_format.LOG_OVERHEAD + length > self._size
 
+    def is_unwritten(self, position: int) -> bool:
+        """Whether zeros are where a batch might begin: preallocated space, as far as these bytes tell."""
+        return not any(self._read_bytes(position, kafka_format.MAGIC_END))
+
     def may_be_last(self, header: BatchHeader) -> bool:
         """Whether the bytes after a batch may end a log. A torn batch there states a later offset."""
         if header.end >= self._size:

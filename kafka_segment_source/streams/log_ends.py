@@ -61,13 +61,15 @@ class _FileEnd:
 
     offset: after its last whole batch.
     last: that batch; None if there is none.
-    is_whole: whether the bytes after it can be the end of a log.
+    is_whole: whether nothing follows it but what a read has taken for the end of a log.
+    is_unwritten: whether the next bytes are zeros, as in preallocated space.
     """
 
     version: FileVersion
     offset: int
     last: BatchPlace | None
     is_whole: bool
+    is_unwritten: bool
 
 
 class LogEnds:
@@ -92,6 +94,7 @@ class LogEnds:
         self._now = now
         # by partition, so that what is remembered does not grow with the number of segments
         self._ends: dict[TopicPartition, tuple[str, _FileEnd]] = {}
+        self._read_ends: dict[TopicPartition, tuple[str, FileVersion, int]] = {}
         self._contiguous: dict[TopicPartition, dict[str, tuple[FileVersion, int | None]]] = {}
         self._producers: dict[TopicPartition, ProducerMemory] = {}
         self._stable_ends: dict[TopicPartition, tuple[tuple[tuple[str, FileVersion], ...], int, int]] = {}
@@ -113,16 +116,21 @@ class LogEnds:
     def _find_files_end(self, log: PartitionLog) -> int:
         if not log.segments:
             return 0
-        if log.end is not None:  # of several copies
-            return log.end
         last = log.segments[-1]
+        if log.end is not None:  # of several copies
+            return self._read_end(log, log.end) if log.is_end_damaged else log.end
         path, known = self._ends.get(log.topic_partition, (last.path, None))
         if path != last.path:
             known = None
         if known is None or known.version != last.version:
             known = self._search_end(last, known)
             self._ends[log.topic_partition] = last.path, replace(known, version=lasting_version(known.version))
-        return known.offset if known.is_whole else self._read_damaged_end(log, known)
+        if known.is_whole:
+            return known.offset
+        end = self._read_end(log, known.offset, known.last)
+        if end == known.offset:
+            self._ends[log.topic_partition] = last.path, replace(known, is_whole=True)
+        return end
 
     def _search_end(self, segment: Segment, known: _FileEnd | None) -> _FileEnd:
         """Walks the headers of a file behind the last batch that is known, or behind the last index entry."""
@@ -136,27 +144,40 @@ class LogEnds:
                 if header is None or header.last_offset >= segment.base_offset + RELATIVE_OFFSETS:
                     break  # no CRC covers the base offset, so reading says what is wrong with it
                 offset, last, position = header.last_offset + 1, place_of(header), header.end
-            is_whole = position >= segment.size or view.probe.is_legal_tail(position)
-        return _FileEnd(segment.version, offset, last, is_whole)
+            is_unwritten = view.probe.is_unwritten(position)
+        is_whole = position >= segment.size or (is_unwritten and _was_unwritten(segment, known))
+        return _FileEnd(segment.version, offset, last, is_whole, is_unwritten)
 
-    def _read_damaged_end(self, log: PartitionLog, known: _FileEnd) -> int:
-        """Reads what follows the last whole batch, as a batch read would.
+    def _read_end(self, log: PartitionLog, end: int, last: BatchPlace | None = None) -> int:
+        """Reads what follows the last whole batch, as a batch read would: it may be a torn batch, zeros, or damage that
+        hides more.
 
-        Raises its error, or under mode=DROPMALFORMED returns the offset after the last record.
+        Raises the error of damage, or under mode=DROPMALFORMED returns the offset after the last record. What was found
+        stays valid while the last file does not change.
+
+        end: the offset after the last whole batch. last: that batch, if it is known.
         """
+        segment = log.segments[-1]
+        known = self._read_ends.get(log.topic_partition)
+        if known is not None and known[:2] == (segment.path, segment.version):
+            return known[2]
+        found = self._read_rest(log, end, last)
+        self._read_ends[log.topic_partition] = segment.path, lasting_version(segment.version), found
+        return found
+
+    def _read_rest(self, log: PartitionLog, end: int, last: BatchPlace | None) -> int:
         # it decodes: only then are the kernels loaded
         from kafka_segment_source.decoding.tables import RECORDS, Reading
         from kafka_segment_source.scanning import read_split
 
         segment = log.segments[-1]
-        start = 0 if known.last is None else known.last.position
-        split = split_of(log, segment, ScanBounds(segment.offsets), start)
         with SegmentView(segment, self._policy.trust) as view:
-            split = anchored(split, view.probe)
+            start = view.start_position(end) if last is None else last.position
+            split = anchored(split_of(log, segment, ScanBounds(segment.offsets), start), view.probe)
         schema = RECORDS.arrow_schema(["offset"])
         reading = Reading(self._source, self._policy.with_control(), Content(include_control=True), RECORDS)
-        last = max((batch.column(0)[-1].as_py() for batch in read_split(split, reading, schema)), default=-1)
-        return max(known.offset, last + 1)
+        reached = max((batch.column(0)[-1].as_py() for batch in read_split(split, reading, schema)), default=-1)
+        return max(end, reached + 1)
 
     def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: Warnings) -> tuple[int, bool]:
         """Finds the end of what has no missing offsets between `start` and `end`, and whether offsets may still come.
@@ -179,6 +200,23 @@ class LogEnds:
                 report_lost_offsets(f"{said} of partition {log.topic}-{log.partition}", self._policy, LOSS_REMEDY)
             )
         return end, False
+
+    def may_lack_end(self, span: LogSpan, warnings: Warnings) -> bool:
+        """Whether offsets behind the end of the files may still come, of which other files show that the log had them.
+
+        If they will not come, that is a loss (failOnDataLoss).
+        """
+        log = span.log
+        for evidence in log.evidence:
+            missing = evidence.offsets.intersect(OffsetRange(span.files_end, log.offsets.end))
+            if not evidence.is_hard or missing.is_empty:
+                continue
+            if self._may_still_come(log, missing):
+                warnings.add(_say_late(log, missing, evidence.why))
+                return True
+            said = evidence._replace(offsets=missing).text(f"partition {log.topic}-{log.partition}")
+            warnings.add(report_lost_offsets(said, self._policy, LOSS_REMEDY))
+        return False
 
     def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment]]:
         """Finds offsets that no file holds, between those that files hold; each with the reason and the file after
@@ -218,8 +256,9 @@ class LogEnds:
         with SegmentView(segment, self._policy.trust) as view:
             return lasting_version(segment.version), _find_sure_end(view.probe, view, segment)
 
-    def _may_still_come(self, log: PartitionLog, missing: OffsetRange, after: Segment) -> bool:
+    def _may_still_come(self, log: PartitionLog, missing: OffsetRange, after: Segment | None = None) -> bool:
         """Whether the file after missing offsets, or the one before them, is new, and they are not missed for long.
+        Where there are no such files, nothing is old.
 
         A file that a broker appends to is always new. So this process waits a minute at most.
         """
@@ -228,7 +267,8 @@ class LogEnds:
             first_seen = self._clock()
             self._first_seen[log.topic_partition] = missing.start, first_seen
         before = [segment for segment in log.segments if segment.base_offset < missing.start][-1:]
-        changed = [header.version.changed for header in (*before, after)]
+        beside = before if after is None else [*before, after]
+        changed = [segment.version.changed for segment in beside] or [0]
         is_new = not all(changed) or self._now() - max(changed) / 1e9 < LATE_SECONDS
         return is_new and self._clock() - first_seen < LATE_SECONDS
 
@@ -253,6 +293,16 @@ class LogEnds:
         path, version = files[-1]
         self._stable_ends[log.topic_partition] = (*files[:-1], (path, lasting_version(version))), end, stable
         return stable
+
+
+def _was_unwritten(segment: Segment, known: _FileEnd | None) -> bool:
+    """Whether a read has found only zeros behind the last batch that was known.
+
+    A broker writes into such space from its start on, and the file keeps its size.
+    """
+    if known is None or not (known.is_whole and known.is_unwritten):
+        return False
+    return segment.version.is_same_file(known.version) and segment.version.size == known.version.size
 
 
 def _find_sure_end(probe: HeaderProbe, view: SegmentView, segment: Segment) -> int | None:

@@ -160,13 +160,14 @@ class LogStream:
             )
         start = begin.get(key, 0)
         end = span.end if self._target is None else min(self._target[key], span.end)
-        if end <= start:
-            return OffsetRange(start, start), False
         warnings = Warnings()
-        end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
+        lacks_end = end >= span.files_end and self._ends.may_lack_end(span, warnings)
+        is_late = False
+        if end > start:
+            end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
+            start = start if is_late else begin.get(key, span.start)
         self._said.warn(warnings)
-        start = start if is_late else begin.get(key, span.start)
-        return OffsetRange(start, max(start, end)), is_late
+        return OffsetRange(start, max(start, end)), is_late or lacks_end
 
     def _wait_for_late(
         self,

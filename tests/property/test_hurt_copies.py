@@ -24,7 +24,7 @@ from tests.support.cases import count_cases
 from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_of, open_producers, put
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in, view_in
-from tests.support.simulated_copies import LENIENT, same, scanned, show
+from tests.support.simulated_copies import LENIENT, same, scanned, show, streamed
 from tests.support.simulated_files import SimulatedFiles
 from tests.support.waiting import without_pauses
 
@@ -178,6 +178,8 @@ def _check(number: int, files: SimulatedFiles) -> str:
     paths = made.write(files)
     expected = Expected(made)
     same(scanned(files, paths, **LENIENT), expected.rows, "all", expected.removed | expected.doubtful)
+    if number % 4 == 0:
+        same(streamed(files, paths, **LENIENT), expected.rows, "streamed", expected.removed | expected.doubtful)
     if number % 3 == 0:
         word = _check_strict(files, paths, expected)
         if number % 5 == 0 and not (word == "whole" and expected.is_compacted):
@@ -196,7 +198,10 @@ def _check_strict(files: SimulatedFiles, paths: list[str], expected: Expected) -
         same(scanned(files, paths), expected.rows, "strict", expected.removed)
     except (DataError, DataLossError) as error:
         _check_error(error, expected)
+        with pytest.raises((DataError, DataLossError)):
+            streamed(files, paths)
         return "error"
+    same(streamed(files, paths), expected.rows, "streamed strictly", expected.removed)
     if not expected.is_compacted and not expected.unnoticed.issuperset(batch.base for batch in expected.unheld):
         raise AssertionError(f"no error, although {[batch.base for batch in expected.unheld]} are held by no copy")
     return "whole"

@@ -33,6 +33,12 @@ def options_in(storage: Storage, path: PathsLike, **options: Any) -> ReadOptions
     return _parse_in(storage, path, options)[0]
 
 
+def stream_options_in(storage: Storage, path: PathsLike, **options: Any) -> ReadOptions:
+    """The same of a stream."""
+    parsed, _ = parse_options(option_texts(path, options), is_stream=True)
+    return parsed._replace(source=parsed.source._replace(storage=storage))
+
+
 def _parse_in(storage: Storage, path: PathsLike, options: Mapping[str, Any]) -> tuple[ReadOptions, Warnings]:
     parsed, warnings = parse_options(option_texts(path, options))
     return parsed._replace(source=parsed.source._replace(storage=storage)), warnings
