@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.decoding.tables import split_table
-from kafka_segment_source.errors import PathError, UnsupportedError
+from kafka_segment_source.errors import DataError, PathError, UnsupportedError
 from kafka_segment_source.exporting.data_files import DataFiles, Part
 from kafka_segment_source.exporting.delta_table import DeltaExport
 from kafka_segment_source.exporting.iceberg_table import IcebergExport
@@ -155,10 +155,8 @@ class ExportRun:
                 RejectedRows(options.formats.corrupt, known), of_rejects, _Commits(beside, rejected_before, ids)
             )
         try:
-            for positions in self._write(plan, content, files, rejects, begin, end):
-                if files.is_full or (rejects is not None and rejects.files.is_full):
-                    _commit(commits, files, rejects, positions)
-            _commit(commits, files, rejects, end)
+            self._write_and_commit(plan, content, files, rejects, commits, (begin, end))
+            stream.check_end(end)
         finally:
             files.abandon()
             if rejects is not None:
@@ -175,6 +173,29 @@ class ExportRun:
             0 if rejects is None else rejects.commits.rows,
             to_read,
         )
+
+    def _write_and_commit(
+        self,
+        plan: ReadPlan | None,
+        content: Content,
+        files: DataFiles,
+        rejects: _Rejects | None,
+        commits: _Commits,
+        between: tuple[Positions, Positions],
+    ) -> None:
+        """Writes all rows, and commits them. Of damage, what comes before it is committed, and then it is raised.
+
+        between: the positions where the rows begin and end.
+        """
+        reached, end = between
+        try:
+            for reached in self._write(plan, content, files, rejects, *between):
+                if files.is_full or (rejects is not None and rejects.files.is_full):
+                    _commit(commits, files, rejects, reached)
+        except DataError:
+            _commit(commits, files, rejects, reached)
+            raise
+        _commit(commits, files, rejects, end)
 
     def _write(
         self,

@@ -15,6 +15,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.decoding.split import BatchPlace, anchored, place_of, split_of
+from kafka_segment_source.errors import DataError
 from kafka_segment_source.logdir.offset_proof import RELATIVE_OFFSETS
 from kafka_segment_source.logdir.probe import HeaderProbe, shows_compaction
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -45,6 +46,7 @@ class LogSpan:
     end: exclusive; up to the high watermark and the last stable offset, as the options ask.
     files_end: the offset after the last whole batch of the files.
     is_withheld: whether an open transaction withholds offsets that the files hold.
+    damage: what follows the end of the files, if a read of it ends with an error.
     log: the files. Its own offsets end at the high watermark.
     """
 
@@ -53,6 +55,7 @@ class LogSpan:
     end: int
     files_end: int
     is_withheld: bool = False
+    damage: DataError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +97,34 @@ class LogEnds:
         self._now = now
         # by partition, so that what is remembered does not grow with the number of segments
         self._ends: dict[TopicPartition, tuple[str, _FileEnd]] = {}
-        self._read_ends: dict[TopicPartition, tuple[str, FileVersion, int]] = {}
+        self._read_ends: dict[TopicPartition, tuple[str, FileVersion, tuple[int, DataError | None]]] = {}
         self._contiguous: dict[TopicPartition, dict[str, tuple[FileVersion, int | None]]] = {}
         self._producers: dict[TopicPartition, ProducerMemory] = {}
         self._stable_ends: dict[TopicPartition, tuple[tuple[tuple[str, FileVersion], ...], int, int]] = {}
         self._first_seen: dict[TopicPartition, tuple[int, float]] = {}
 
     def find(self, log: PartitionLog) -> LogSpan:
-        """Finds what can be read of a log. Raises CorruptRecordError for damage at its end, under mode=FAILFAST."""
-        start, files_end = self.find_files(log)
+        """Finds what can be read of a log."""
+        files_end, damage = self._find_files_end(log)
+        start = log_start_offset(log)
+        files_end = max(files_end, start)
         end = stable = min(files_end, log.offsets.end)
         if self._read_committed and end > start:
             stable = self._find_stable_end(log, end)
-        return LogSpan(log, start, max(stable, start), files_end, stable < end)
+        damage = damage if files_end < log.offsets.end else None
+        return LogSpan(log, start, max(stable, start), files_end, stable < end, damage)
 
     def find_files(self, log: PartitionLog) -> tuple[int, int]:
         """Finds the first offset of a log, and the offset after the last whole batch of its files."""
         start = log_start_offset(log)
-        return start, max(self._find_files_end(log), start)
+        return start, max(self._find_files_end(log)[0], start)
 
-    def _find_files_end(self, log: PartitionLog) -> int:
+    def _find_files_end(self, log: PartitionLog) -> tuple[int, DataError | None]:
         if not log.segments:
-            return 0
+            return 0, None
         last = log.segments[-1]
         if log.end is not None:  # of several copies
-            return self._read_end(log, log.end) if log.is_end_damaged else log.end
+            return self._read_end(log, log.end) if log.is_end_damaged else (log.end, None)
         path, known = self._ends.get(log.topic_partition, (last.path, None))
         if path != last.path:
             known = None
@@ -126,11 +132,11 @@ class LogEnds:
             known = self._search_end(last, known)
             self._ends[log.topic_partition] = last.path, replace(known, version=lasting_version(known.version))
         if known.is_whole:
-            return known.offset
-        end = self._read_end(log, known.offset, known.last)
-        if end == known.offset:
+            return known.offset, None
+        end, damage = self._read_end(log, known.offset)
+        if end == known.offset and damage is None:
             self._ends[log.topic_partition] = last.path, replace(known, is_whole=True)
-        return end
+        return end, damage
 
     def _search_end(self, segment: Segment, known: _FileEnd | None) -> _FileEnd:
         """Walks the headers of a file behind the last batch that is known, or behind the last index entry."""
@@ -148,36 +154,40 @@ class LogEnds:
         is_whole = position >= segment.size or (is_unwritten and _was_unwritten(segment, known))
         return _FileEnd(segment.version, offset, last, is_whole, is_unwritten)
 
-    def _read_end(self, log: PartitionLog, end: int, last: BatchPlace | None = None) -> int:
+    def _read_end(self, log: PartitionLog, end: int) -> tuple[int, DataError | None]:
         """Reads what follows the last whole batch, as a batch read would: it may be a torn batch, zeros, or damage that
         hides more.
 
-        Raises the error of damage, or under mode=DROPMALFORMED returns the offset after the last record. What was found
-        stays valid while the last file does not change.
+        Returns the offset after the last record that it gives, and the error that ends it. What was found stays valid
+        while the last file does not change.
 
-        end: the offset after the last whole batch. last: that batch, if it is known.
+        end: the offset after the last whole batch.
         """
         segment = log.segments[-1]
         known = self._read_ends.get(log.topic_partition)
         if known is not None and known[:2] == (segment.path, segment.version):
             return known[2]
-        found = self._read_rest(log, end, last)
+        found = self._read_rest(log, end)
         self._read_ends[log.topic_partition] = segment.path, lasting_version(segment.version), found
         return found
 
-    def _read_rest(self, log: PartitionLog, end: int, last: BatchPlace | None) -> int:
+    def _read_rest(self, log: PartitionLog, end: int) -> tuple[int, DataError | None]:
         # it decodes: only then are the kernels loaded
         from kafka_segment_source.decoding.tables import RECORDS, Reading
         from kafka_segment_source.scanning import read_split
 
         segment = log.segments[-1]
         with SegmentView(segment, self._policy.trust) as view:
-            start = view.start_position(end) if last is None else last.position
+            start = view.start_position(end)
             split = anchored(split_of(log, segment, ScanBounds(segment.offsets), start), view.probe)
         schema = RECORDS.arrow_schema(["offset"])
         reading = Reading(self._source, self._policy.with_control(), Content(include_control=True), RECORDS)
-        reached = max((batch.column(0)[-1].as_py() for batch in read_split(split, reading, schema)), default=-1)
-        return max(end, reached + 1)
+        try:
+            for batch in read_split(split, reading, schema):
+                end = max(end, batch.column(0)[-1].as_py() + 1)
+        except DataError as error:
+            return end, error
+        return end, None
 
     def find_whole_end(self, log: PartitionLog, start: int, end: int, warnings: Warnings) -> tuple[int, bool]:
         """Finds the end of what has no missing offsets between `start` and `end`, and whether offsets may still come.

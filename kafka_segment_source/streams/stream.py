@@ -132,6 +132,7 @@ class LogStream:
             if key in self._made_again and begin.get(key, 0) > span.start:
                 result[key] = span.start  # the one case in which a position goes back
                 continue
+            self._check_damage(span, None if start is None else begin.get(key, 0))
             waiting[key], is_late = self._find_waiting(span, begin)
             if is_late:
                 late.append(key)
@@ -146,6 +147,24 @@ class LogStream:
         if result != begin:
             self._piece_ends.note_piece()
         return result
+
+    def check_end(self, position: Positions) -> None:
+        """Raises the error of damage that begins at a position, as the next call of `find_next` does."""
+        for key, span in self._listings.find().items():
+            self._check_damage(span, position.get(key, 0))
+
+    def _check_damage(self, span: LogSpan, start: int | None) -> None:
+        """Raises the error of damage behind the end of a partition's files, once all before it was read.
+
+        Until then it is a warning.
+
+        start: up to where the partition was read. None where Spark does not say, and may not ask again.
+        """
+        if span.damage is None:
+            return
+        if start is None or max(start, span.start) >= span.end:
+            raise span.damage
+        self._said.warn([f"partition {name_partition(span.log.topic_partition)} is read up to damage: {span.damage}"])
 
     def _find_waiting(self, span: LogSpan, begin: Positions) -> tuple[OffsetRange, bool]:
         """Finds the offsets of a partition that can be read now, and whether missing ones behind them may still come.

@@ -29,14 +29,17 @@ from typing import Any
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.decoding import header_walk
 from kafka_segment_source.errors import DataError, KafkaSegmentError, UnsupportedFormatError
+from kafka_segment_source.storage.store import LOCAL
 from tests.fuzz import contract
 from tests.fuzz.contract import Outcome, Reported, ViolationError
 from tests.fuzz.corpus import seeds
 from tests.fuzz.mutations import Case, case
+from tests.support.reads import stream_in
 from tests.support.rows import COLUMNS, OFFSET, TIMESTAMP, Row, in_scan_order
 
 SECONDS_A_CASE = 20
 _VIEWS_EVERY = 10  # the cases whose batches are read as rows too
+_STREAMS_EVERY = 4  # the cases that a stream reads too
 
 
 def run(number: int, directory: Path) -> str:
@@ -56,6 +59,8 @@ def run(number: int, directory: Path) -> str:
         _check_batches(damage, folder, rows)
         _check_index_views(folder)
         _check_whole_logs(folder)
+    if number % _STREAMS_EVERY == 0:
+        _check_stream(folder, dropping, failing)
     lost = _check_bounds(damage, folder, rows)
     word = "right rows" if failing.error is None else "our error"
     return f"{word}, {lost} lies of a time index" if lost else word
@@ -145,6 +150,24 @@ def _check_bounds(damage: Case, folder: Path, rows: list[Row]) -> int:
     if not damage.crcs_are_right:
         contract.check_contents(damage.seed, found.rows, may_repeat=damage.may_repeat)
     return 0
+
+
+def _check_stream(folder: Path, dropping: Outcome, failing: Outcome) -> None:
+    """A stream gives the rows of a scan. Where that ends with an error, the stream does too, and gives no other row."""
+    for mode, scanned in (("DROPMALFORMED", dropping), ("FAILFAST", failing)):
+        offsets: list[int] = []
+        error: Exception | None = None
+        try:
+            for plan in stream_in(LOCAL, folder, mode=mode, failOnDataLoss=False):
+                offsets += plan.to_reader(["offset"]).read_all()["offset"].to_pylist()
+        except Exception as caught:  # whatever it is: the contract says which are allowed
+            error = caught
+        expected = [row[OFFSET] for row in scanned.rows]
+        is_alike = type(error) is type(scanned.error) and (offsets == expected or error is not None)
+        if not is_alike or offsets != expected[: len(offsets)]:
+            raise ViolationError(
+                f"a stream, mode={mode}: offsets {offsets} and {error!r}; a scan: {expected} and {scanned.error!r}"
+            )
 
 
 def _check_batches(damage: Case, folder: Path, rows: list[Row]) -> None:

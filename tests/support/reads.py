@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kafka_segment_source.planning.plan import ReadPlan
 from kafka_segment_source.planning.planner import make_plan
 from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.storage.store import Storage
+from kafka_segment_source.streams.stream import LogStream
 from kafka_segment_source.views.by_name import view_of
 from kafka_segment_source.views.view import plan_view
 from tests.support import writer
@@ -33,10 +34,19 @@ def options_in(storage: Storage, path: PathsLike, **options: Any) -> ReadOptions
     return _parse_in(storage, path, options)[0]
 
 
-def stream_options_in(storage: Storage, path: PathsLike, **options: Any) -> ReadOptions:
-    """The same of a stream."""
-    parsed, _ = parse_options(option_texts(path, options), is_stream=True)
-    return parsed._replace(source=parsed.source._replace(storage=storage))
+def stream_in(storage: Storage, path: PathsLike, **options: Any) -> Iterator[ReadPlan]:
+    """The plans of a stream's pieces, from the start of the logs to where it comes no further. All files are old."""
+    parsed, _ = parse_options(
+        option_texts(path, {"startingOffsets": "earliest", "endAt": "end", **options}), is_stream=True
+    )
+    parsed = parsed._replace(source=parsed.source._replace(storage=storage))
+    stream = LogStream(parsed, clock=lambda: 0.0, now=lambda: 1e12)
+    position = stream.find_initial()
+    while (following := stream.find_next(position, limited=True)) != position:
+        plan = stream.plan(position, following)
+        if plan is not None:
+            yield plan
+        position = following
 
 
 def _parse_in(storage: Storage, path: PathsLike, options: Mapping[str, Any]) -> tuple[ReadOptions, Warnings]:

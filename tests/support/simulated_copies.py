@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_segment_source.planning.plan import ReadPlan
-from kafka_segment_source.streams.stream import LogStream
 from tests.support.hurt_copies import Case, Row
-from tests.support.reads import plan_in, stream_options_in
+from tests.support.reads import plan_in, stream_in
 from tests.support.simulated_files import SimulatedFiles
 
 LENIENT: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
@@ -22,16 +21,8 @@ def scanned(files: SimulatedFiles, paths: list[str], **options: Any) -> list[Row
 
 
 def streamed(files: SimulatedFiles, paths: list[str], **options: Any) -> list[Row]:
-    """The rows of a stream from the start of the log to where it comes no further, in its order. All files are old."""
-    parsed = stream_options_in(files, paths, startingOffsets="earliest", endAt="end", **options)
-    stream = LogStream(parsed, clock=lambda: 0.0, now=lambda: 1e12)
-    rows: list[Row] = []
-    position = stream.find_initial()
-    while (following := stream.find_next(position, limited=True)) != position:
-        plan = stream.plan(position, following)
-        rows += [] if plan is None else _read_rows(plan)
-        position = following
-    return rows
+    """The rows of a stream, in its order."""
+    return [row for plan in stream_in(files, paths, **options) for row in _read_rows(plan)]
 
 
 def _read_rows(plan: ReadPlan) -> list[Row]:

@@ -171,11 +171,16 @@ def test_a_hanging_transaction_is_named(tmp_path: Path, clock: Clock, caplog: py
     assert caplog.text.count("transactions are open of producer 7 since offset 5") == 1
 
 
-def test_damage_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    """A batch with a wrong CRC at the end is an error, or is left out. It never holds a stream up in silence."""
+def test_damage_at_the_end(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """A batch with a wrong CRC at the end is an error behind what comes before it, or is left out. It never holds a
+    stream up in silence."""
     put(tmp_path, 0, pl(0, 5), bad(pl(5, 5)), pl(10, 5))
+    strict = stream_of(tmp_path, clock)
+    with caplog.at_level(logging.WARNING):
+        assert next_end(strict, clock, {T0: 0}) == {T0: 5}
+    assert "partition t-0 is read up to damage: batch whose bytes do not have the CRC" in caplog.text
     with pytest.raises(CorruptRecordError, match="CRC"):
-        next_end(stream_of(tmp_path, clock), clock, {T0: 0})
+        next_end(strict, clock, {T0: 5})
     stream = stream_of(tmp_path, clock, mode="DROPMALFORMED")
     assert next_end(stream, clock, {T0: 0}) == {T0: 15}
     plan = stream.plan({T0: 0}, {T0: 15})
