@@ -2120,17 +2120,58 @@ LOOSENED = [
         ),
         (
             "stream: damage at the end is said",
-            "return known.offset if known.is_whole else",
-            "return known.offset if True else",
+            "if known.is_whole:",
+            "if True:",
         ),
+        (
+            "stream: damage behind the end of all copies is said",
+            "return self._read_end(log, log.end) if log.is_end_damaged else (log.end, None)",
+            "return log.end, None",
+        ),
+        (
+            "stream: a torn batch or zeros end a log only if no whole batch follows",
+            "is_whole = position >= segment.size or (is_unwritten and _was_unwritten(segment, known))",
+            "is_whole = position >= segment.size or view.probe.is_legal_tail(position)",
+        ),
+        (
+            "stream: zeros that were read are those of the same file and size",
+            "return segment.version.is_same_file(known.version) and segment.version.size == known.version.size",
+            "return True",
+        ),
+        (
+            "stream: zeros that were read are not read again",
+            "return segment.version.is_same_file(known.version) and segment.version.size == known.version.size",
+            "return False",
+        ),
+        (
+            "stream: a last file that is gone is a loss",
+            "if not evidence.is_hard or missing.is_empty:",
+            "if True:",
+        ),
+    ),
+    *_of(
+        "exporting/export_run.py",
+        "tests/unit/test_export.py",
+        ("export: what comes before damage is committed", "except DataError:", "except ZeroDivisionError:"),
+        ("export: damage behind the end is raised", "stream.check_end(end)", "pass"),
     ),
     *_of(
         "streams/stream.py",
         _STREAMS,
         (
             "stream: a position never goes back",
-            "        if end <= start:\n",
-            "        if end < start:\n            return OffsetRange(end, end), False\n        if end <= start:\n",
+            "return OffsetRange(start, max(start, end)), is_late or lacks_end",
+            "return OffsetRange(min(start, end), end), is_late or lacks_end",
+        ),
+        (
+            "stream: damage behind the end is raised once all before it was read",
+            "if start is None or max(start, span.start) >= span.end:",
+            "if start is None:",
+        ),
+        (
+            "stream: damage behind the end is raised at once where nothing says whether the stream comes again",
+            "if start is None or max(start, span.start) >= span.end:",
+            "if start is not None and max(start, span.start) >= span.end:",
         ),
         (
             "stream: files that end below the position are a loss",

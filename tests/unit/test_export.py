@@ -471,6 +471,25 @@ def test_a_log_that_is_damaged(log: GrowingPartition) -> None:
     assert sorted(rows["offset"].to_pylist()) == [*range(20), *range(25, 30)]
 
 
+@pytest.mark.parametrize("follows", [True, False])
+def test_what_comes_before_damage(follows: bool, log: GrowingPartition) -> None:
+    """It is in the table, also where its file is small: with read_committed only if no whole batch follows."""
+    path = log.directory / f"{0:020}.log"
+    log.write(5)
+    damaged = path.stat().st_size - 1
+    if follows:
+        log.write(5)
+    data = bytearray(path.read_bytes())
+    data[damaged] ^= 1
+    path.write_bytes(data)
+    isolation = "read_uncommitted" if follows else "read_committed"
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError):
+            run(log, isolationLevel=isolation)
+        rows = pads.dataset(log.directory.parent.parent / "parquet").to_table()
+        assert rows["offset"].to_pylist() == [*range(20)]
+
+
 def test_a_last_offset_that_is_damaged(log: GrowingPartition) -> None:
     """No CRC covers a batch's base offset. A run never goes on behind an offset that no record of this segment has."""
     path = log.directory / f"{0:020}.log"

@@ -151,6 +151,7 @@ JUDGED: dict[str, str] = {
     "storage.tiered.partition:_find_lineage: EpochsError": "said of the segment; another segment of its epoch has the same epochs",
     "storage.tiered.segments:load_by_bytes: EpochsError": "said of the segment; its batches have the epochs",
     "storage.tiered.segments:read_manifest: ManifestError": "the segment is damaged, and its error is raised where it is read",
+    "streams.log_ends:LogEnds._read_rest: DataError": "a warning, and raised once all before it was read",
     "streams.log_watch:LogWatch._find_holding: FileChangedError, UNUSABLE": "the directory counts as changed, and is listed again",
     "streams.listings:Listings._list_waiting: PathError": "tried again for a time, and raised then",
     "streams.stream:LogStream.plan: FileChangedError": "the plan is made again",
