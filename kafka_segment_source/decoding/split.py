@@ -52,6 +52,8 @@ class SegmentSplit(NamedTuple):
     log_end: for the last segment, the offset after its last whole batch; None where it is not known.
     asks_in_gaps: with several copies, whether the others are asked for offsets that are missing between two batches
     (`gaps.py`). False where its own copy is marked as compacted, and where they were asked.
+    lost_places: of a compacted log, whose gaps show no loss: where planning knows that offsets are missing, or may be.
+    Transactions that were open there may have ended in them. In order.
     storage: where the file is.
     """
 
@@ -74,6 +76,7 @@ class SegmentSplit(NamedTuple):
     uncut: OffsetRange | None = None
     log_end: int | None = None
     asks_in_gaps: bool = False
+    lost_places: tuple[int, ...] = ()
     storage: Storage = LOCAL
 
     @property
@@ -148,6 +151,7 @@ def split_of(
         copies=log.copies,
         served_to=segment.offsets.end,
         asks_in_gaps=parent_of(segment.path) in log.unmarked if log.unmarked else False,
+        lost_places=log.lost_places if log.compacted else (),
         storage=segment.storage,
     )
 

@@ -48,7 +48,7 @@ class SegmentEnd(NamedTuple):
     offset: after the last batch that can be believed.
     misplaced: the last batch, or the one before it, if its offsets contradict its segment or the other one.
     allowed: the offsets that are left for it, both inclusive.
-    is_hidden: whether bytes follow that may not end a log. Batches may lie behind them.
+    is_hidden: whether enough bytes follow to hide batches. Only reading them shows whether they end the log.
     """
 
     offset: int
@@ -311,7 +311,7 @@ class SegmentView:
         segment, position = self.segment, self.start_position(kafka_format.MAX_OFFSET)
         ends = deque((header for header in self.probe.walk(position, in_order=False) if header is not None), maxlen=3)
         behind = ends[-1].end if ends else position
-        is_hidden = behind < segment.size and not self.probe.is_legal_tail(behind)
+        is_hidden = behind + kafka_format.MAGIC_END <= segment.size
         if not ends:
             return SegmentEnd(segment.base_offset, is_hidden=is_hidden)
         last, least = ends[-1], segment.base_offset - 1

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.errors import DataError
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.reporting import name_some
 from kafka_segment_source.storage.paths import parent_of
@@ -191,12 +192,14 @@ class Evidence(NamedTuple):
     harmless: when this means no loss, in words that follow "harmless". None if nothing explains it, so records are
     missing.
     is_elsewhere: whether another copy is read for these offsets.
+    is_between: whether files are on both sides, so that compaction alone would make it harmless.
     """
 
     offsets: OffsetRange
     why: str
     harmless: str | None = None
     is_elsewhere: bool = False
+    is_between: bool = False
 
     @property
     def is_hard(self) -> bool:
@@ -275,7 +278,7 @@ class PartitionLog(ListedLog):
     copies: paths of the directories and single files that were combined. Empty for one directory. With several,
         `segments` are a chain: each is read for its `offsets` only, and may appear more than once.
     end: the offset after the last whole batch of all copies.
-    is_end_damaged: whether damage follows that end, and no copy explains it.
+    end_damage: the damage that follows that end, if no copy explains it.
     fenced: the directories of copies that lose their end to a later leader, each with its end offset (exclusive).
     late: the directories of copies that begin after another one, each with its first offset. None is a tier's.
     unmarked: of several copies, the directories of those that no checkpoint marks as compacted.
@@ -288,7 +291,7 @@ class PartitionLog(ListedLog):
     reach: Reach | None = None
     copies: tuple[str, ...] = ()
     end: int | None = None
-    is_end_damaged: bool = False
+    end_damage: DataError | None = None
     fenced: tuple[tuple[str, int], ...] = ()
     late: tuple[tuple[str, int], ...] = ()
     unmarked: tuple[str, ...] = ()
@@ -313,6 +316,19 @@ class PartitionLog(ListedLog):
     def directories(self) -> tuple[str, ...]:
         """The directories that the log is read from, in order of their offsets."""
         return tuple(dict.fromkeys(parent_of(segment.path) for segment in self.segments))
+
+    @property
+    def lost_places(self) -> tuple[int, ...]:
+        """Where the offsets of `list_missing` begin, in order."""
+        if not self.holes and not self.evidence:
+            return ()
+        return tuple(sorted(offsets.start for offsets in self.list_missing()))
+
+    def list_missing(self) -> list[OffsetRange]:
+        """Lists offsets in which a marker may be gone: those that no file holds, also where compaction may explain it
+        but other files name them."""
+        found = (evidence for evidence in self.evidence if evidence.is_hard or evidence.is_between)
+        return [*(hole.offsets for hole in self.holes), *(evidence.offsets for evidence in found)]
 
     def gap_is_loss(self, at: int) -> bool:
         """Whether offsets that are missing after segment `at` are lost. They are read too, and no compaction took

@@ -191,6 +191,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
             holes += _find_hole(copies[a], before.end, copies[b], after.start)
     holes += _find_misplaced(copies, near)
     holes += _find_torn_starts(copies, chosen[0][1].start)
+    last = spans[picked[-1][0]]
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -215,7 +216,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
         fenced=fenced,
         unmarked=tuple(log.directory for log in logs if not log.compacted),
         late=_find_late([copies[at] for at in sorted({span.copy for span in spans})]),
-        is_end_damaged=spans[picked[-1][0]].holding == DAMAGED,
+        end_damage=copies[last.copy].tail.damage if last.holding == DAMAGED else None,
     )
 
 

@@ -299,7 +299,7 @@ def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compact
         harmless = None if is_after else _BY_RETENTION if slot == 0 else _BY_COMPACTION if compacted else None
         if any(orphan.has_empty_log for orphan in together):  # neither retention nor compaction leaves them
             harmless = _IN_A_COPY if is_after else None
-        yield Evidence(offsets, _explain_orphans(together), harmless)
+        yield Evidence(offsets, _explain_orphans(together), harmless, is_between=harmless == _BY_COMPACTION)
 
 
 def _check_seams(

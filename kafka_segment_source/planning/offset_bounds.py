@@ -168,11 +168,11 @@ class LogEnd(NamedTuple):
 
 
 def find_log_end(log: PartitionLog, trust: Trust) -> LogEnd:
-    """Finds where a log ends. Of several copies, damage at the end is known already."""
+    """Finds where a log ends. Of several copies, the end and the damage behind it are known already."""
     if not log.segments:
         return LogEnd(0)
     if log.end is not None:
-        return LogEnd(min(log.end, log.offsets.end))
+        return LogEnd(log.end, log.end_damage) if log.end < log.offsets.end else LogEnd(log.offsets.end)
     last = log.segments[-1]
     if last.base_offset >= log.offsets.end:
         return LogEnd(log.offsets.end)

@@ -292,12 +292,9 @@ class _Replay:
 
     def _list_holes(self, offset: int) -> list[int]:
         """Lists where offsets are missing, as far as planning knows, from `offset` on."""
-        holes = [
-            *(hole.offsets for hole in self.log.holes),
-            *(evidence.offsets for evidence in self.log.evidence if evidence.is_hard),
-        ]
         wanted = OffsetRange(offset, self.log.offsets.end)
-        return sorted(gone.start for hole in holes if not (gone := hole.intersect(wanted)).is_empty)
+        missing = (offsets.intersect(wanted) for offsets in self.log.list_missing())
+        return sorted(offsets.start for offsets in missing if not offsets.is_empty)
 
     def _end_lost_transactions(self, stretch: Stretch) -> None:
         """Ends the transactions that were open before offsets that one of several copies has lost.

@@ -346,7 +346,7 @@ def _find_log_end(log: PartitionLog, view: SegmentView) -> int | None:
     if not view.segment.is_last:
         return None
     if log.copies:
-        return None if log.is_end_damaged else log.end
+        return log.end if log.end_damage is None else None
     return view.log_end()
 
 

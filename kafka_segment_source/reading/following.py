@@ -307,6 +307,7 @@ def _plan_part(
         split = split_of(log, segment, within, byte_range.start, byte_range.end)._replace(
             stop_timestamp=planned.stop_timestamp,
             gap_is_loss=log.gap_is_loss(at),
+            lost_places=planned.lost_places,
         )
         was_cut = segment.version.is_same_file(planned.version) and segment.size < planned.segment_size
         if was_cut and segment.path == planned.path and not log.compacted:

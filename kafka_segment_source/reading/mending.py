@@ -404,4 +404,5 @@ def _make_piece(split: SegmentSplit, surveyed_file: Survey, offsets: OffsetRange
         stop_timestamp=split.stop_timestamp,
         copies=split.copies,
         served_to=offsets.end,
+        lost_places=split.lost_places,
     )

@@ -124,7 +124,7 @@ class LogEnds:
             return 0, None
         last = log.segments[-1]
         if log.end is not None:  # of several copies
-            return self._read_end(log, log.end) if log.is_end_damaged else (log.end, None)
+            return (log.end, None) if log.end_damage is None else self._read_end(log, log.end)
         path, known = self._ends.get(log.topic_partition, (last.path, None))
         if path != last.path:
             known = None

@@ -36,7 +36,7 @@ from kafka_segment_source.kernels.batch_headers import HeaderTable
 from kafka_segment_source.reporting import logger
 from kafka_segment_source.source import Source
 from kafka_segment_source.transactions.markers import Marker, MarkerReader
-from kafka_segment_source.transactions.stretches import Stretch
+from kafka_segment_source.transactions.stretches import Stretch, cut_stretch
 from kafka_segment_source.transactions.walk import walk_after
 from kafka_segment_source.trust import Policy
 
@@ -75,6 +75,7 @@ class _SplitTransactions:
         self._own = MarkerReader(file.split, policy.trust, UnloggedDamage(policy.drop_malformed))
         self._known = _KnownMarkers()
         self._known_to = 0  # every marker below this offset, from the chunk at hand on, is known
+        self._lost_places = file.split.lost_places
         self._ahead: Generator[Stretch, None, None] | None = None
         self._loss: DataLossError | None = None  # the offsets that end the reading ahead
         self._reported: set[int] = set()
@@ -128,7 +129,10 @@ class _SplitTransactions:
             self.close()
 
     def _look_ahead(self, chunk: Chunk) -> bool:
-        """Learns the markers of the next stretch ahead of the chunk. Returns False at the end of the log."""
+        """Learns the markers of the next stretch ahead of the chunk. Returns False at the end of the log, and where
+        offsets are missing."""
+        if self._loss is not None:
+            return False
         if self._ahead is None:
             self._ahead = walk_after(self._split, chunk, self._source, self._policy)
         stretch = next(self._ahead, None)
@@ -137,6 +141,10 @@ class _SplitTransactions:
         if stretch.loss is not None:
             self._loss = stretch.loss
             return False
+        place = next((place for place in self._lost_places if place >= self._known_to), kafka_format.MAX_OFFSET)
+        if stretch.headers.shape[1] and stretch.headers[batch_headers.LAST_OFFSET, -1] >= place:
+            self._loss = DataLossError(f"no file holds the offsets from {place} on")
+            stretch, _ = cut_stretch(stretch, place)
         self._known.add(stretch.markers, stretch.gaps, self._known_to)
         if stretch.headers.shape[1]:
             self._known_to = max(self._known_to, int(stretch.headers[batch_headers.LAST_OFFSET, -1]) + 1)

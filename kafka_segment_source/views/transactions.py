@@ -39,14 +39,12 @@ def make_task(log: PartitionLog, source: Source, policy: Policy) -> TransactionT
     """Returns what is read to tell the transactions of a partition."""
     is_part = not log.is_whole and not log.copies
     walked = try_again(lambda: list_whole(log.directories, source, policy)) if is_part else log
-    holes = [hole.offsets.start for hole in log.holes]
-    holes += [evidence.offsets.start for evidence in log.evidence if evidence.is_hard]
     return TransactionTask(
         topic=log.topic,
         partition=log.partition,
         splits=tuple(whole_split(walked, at) for at, segment in enumerate(walked.segments) if segment.size),
         start=walked.offsets.start,
-        holes=tuple(sorted(holes)),
+        holes=log.lost_places,
         compacted=log.compacted,
         shown=tuple(segment.span for segment in log.segments) if is_part else None,
     )

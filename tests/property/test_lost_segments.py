@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
+from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
 from kafka_segment_source.partition import missing
 from kafka_segment_source.reporting import logger
 from tests.property.test_committed_rows import client, small_chunks
@@ -220,6 +221,68 @@ def test_nothing_is_lost_in_silence(
         assert wanted <= set(rows) or any(each in message for message in messages for each in _SAYS_LOSS)
     for message in messages:
         assert {int(at) for at in _ADVICE.findall(message)} <= holed.beginnings(), message
+
+
+@MANY
+@given(
+    log=several,
+    lost=st.sets(st.integers(0, 4), min_size=1, max_size=2),
+    emptied=st.booleans(),
+    copies=st.integers(1, 2),
+    edges=st.none() | st.tuples(bounds, bounds),
+    allowed=st.booleans(),
+    chunk=st.sampled_from([150, 8 * 1024 * 1024]),
+    how=st.fixed_dictionaries({}, optional={"trustIndexes": st.booleans(), "minPartitions": st.integers(1, 9)}),
+)
+def test_a_lost_segment_of_a_compacted_log(
+    log: Log,
+    lost: set[int],
+    emptied: bool,
+    copies: int,
+    edges: tuple[Bound, Bound] | None,
+    allowed: bool,
+    chunk: int,
+    how: dict[str, Any],
+) -> None:
+    """A gap of such a log is no loss. But where an index file says that the gap had a file, a marker may be lost."""
+    numbers = range(log.gone, len(log.segments) - 1)
+    assume(len(numbers) > 1)
+    take = {numbers[at % len(numbers)] for at in lost} - {numbers[0]}
+    assume(take)
+    holed = Holed(log, frozenset(take), leaves_indexes=True)
+    start, end = (0, ALL) if edges is None else sorted(max(0, log.bases[at % len(log.bases)] + by) for at, by in edges)
+    options: dict[str, Any] = {"isolationLevel": "read_committed", "failOnDataLoss": not allowed, **how}
+    if edges is not None:
+        options |= {"startingOffsets": {"ledger": {"0": start}}, "endingOffsets": {"ledger": {"0": end}}}
+    with tempfile.TemporaryDirectory() as name, small_chunks(chunk), said():
+        paths = [Path(name, str(at)) for at in range(copies)]
+        for path in paths:
+            path.mkdir()
+            write(log, path, [0], False)
+            lose(log, path / "ledger-0", take, leaves_indexes=True)
+            for number in take if emptied else ():
+                (path / "ledger-0" / writer.segment_name(log.bases[number])).touch()
+            (path / CLEANER_CHECKPOINT).write_text("0\n1\nledger 0 1\n")
+        rows: list[int] = []
+        loss: DataLossError | None = None
+        try:
+            rows = kafkaseg.scan(paths, ["offset"], **options).read_all()["offset"].to_pylist()
+        except DataLossError as error:
+            loss = error
+        shown = kafkaseg.scan(paths, view="transactions", failOnDataLoss=False).read_all().to_pylist()
+    event("an error" if loss else "rows")
+    by_offset = {offset: batch for batch in holed.there for offset in range(batch.base, batch.last + 1)}
+    assert all(max(start, log.start) <= offset < end and holed.is_committed(by_offset[offset]) for offset in rows)
+    wanted = consumed(holed, start, end)
+    if loss is not None:
+        assert not allowed
+        assert may_be_lost(holed, start, end), str(loss)
+    else:
+        assert {offset for offset in wanted & by_offset.keys() if holed.is_decided(by_offset[offset])} <= set(rows)
+    for row in shown:
+        if row["state"] in ("committed", "aborted") and row["firstOffset"] in by_offset:
+            first = by_offset[row["firstOffset"]]
+            assert first.kind != "data" or holed.is_committed(first) == (row["state"] == "committed")
 
 
 def consumed(holed: Holed, start: int, end: int) -> set[int]:
