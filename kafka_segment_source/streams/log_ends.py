@@ -130,7 +130,8 @@ class LogEnds:
             known = None
         if known is None or known.version != last.version:
             known = self._search_end(last, known)
-            self._ends[log.topic_partition] = last.path, replace(known, version=lasting_version(known.version))
+            known = replace(known, version=lasting_version(known.version))
+            self._ends[log.topic_partition] = last.path, known
         if known.is_whole:
             return known.offset, None
         end, damage = self._read_end(log, known.offset)

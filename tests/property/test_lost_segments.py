@@ -161,6 +161,16 @@ bounds = st.tuples(st.integers(0, 6), st.sampled_from([-3, -2, -1, 0, 1, 2, 3]) 
 """The number of a segment, and how far from its first offset."""
 
 
+def read_between(log: Log, edges: tuple[Bound, Bound] | None, **how: Any) -> tuple[int, int, dict[str, Any]]:
+    """The offsets between two bounds, in order, the second one exclusive; and the options of a read of them."""
+    options: dict[str, Any] = {"isolationLevel": "read_committed", **how}
+    if edges is None:
+        return 0, ALL, options
+    start, end = sorted(max(0, log.bases[at % len(log.bases)] + by) for at, by in edges)
+    bounds_of_read = {"startingOffsets": {"ledger": {"0": start}}, "endingOffsets": {"ledger": {"0": end}}}
+    return start, end, options | bounds_of_read
+
+
 @MANY
 @given(
     log=several,
@@ -188,10 +198,7 @@ def test_nothing_is_lost_in_silence(
     takes = [{numbers[at % len(numbers)] for at in take} for take in lost]
     takes = [take if len(take) < len(numbers) else take - {min(take)} for take in takes]
     holed = Holed(log, frozenset(set.intersection(*takes)), leaves_indexes)
-    start, end = (0, ALL) if edges is None else sorted(max(0, log.bases[at % len(log.bases)] + by) for at, by in edges)
-    options: dict[str, Any] = {"isolationLevel": "read_committed", "failOnDataLoss": not allowed, **how}
-    if edges is not None:
-        options |= {"startingOffsets": {"ledger": {"0": start}}, "endingOffsets": {"ledger": {"0": end}}}
+    start, end, options = read_between(log, edges, failOnDataLoss=not allowed, **how)
     with tempfile.TemporaryDirectory() as name, small_chunks(chunk), said() as messages:
         paths = [Path(name, str(at)) for at in range(len(takes))]
         for path, take in zip(paths, takes, strict=True):
@@ -249,10 +256,7 @@ def test_a_lost_segment_of_a_compacted_log(
     assume(len(numbers) > 1)
     take = {numbers[1 + at % (len(numbers) - 1)] for at in lost}
     holed = Holed(log, frozenset(take), leaves_indexes=True)
-    start, end = (0, ALL) if edges is None else sorted(max(0, log.bases[at % len(log.bases)] + by) for at, by in edges)
-    options: dict[str, Any] = {"isolationLevel": "read_committed", "failOnDataLoss": not allowed, **how}
-    if edges is not None:
-        options |= {"startingOffsets": {"ledger": {"0": start}}, "endingOffsets": {"ledger": {"0": end}}}
+    start, end, options = read_between(log, edges, failOnDataLoss=not allowed, **how)
     with tempfile.TemporaryDirectory() as name, small_chunks(chunk), said():
         paths = [Path(name, str(at)) for at in range(copies)]
         for path in paths:
