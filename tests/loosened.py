@@ -1965,11 +1965,6 @@ LOOSENED = [
         "partition/holding.py",
         "tests/unit/partition/test_copy_chain.py tests/unit/partition/test_offset_proof.py",
         (
-            "copies: the bytes of damage count for no sound batch",
-            "most = most if sound_from is None else certain",
-            "pass",
-        ),
-        (
             "copies: what lies before damage counts by itself",
             "for run in copy.sound_runs(segment):",
             "for run in ():",

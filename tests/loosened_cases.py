@@ -47,7 +47,6 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "chain: bytes of later offsets do not explain damage",
         "histories: a last batch whose epoch its own checkpoint does not know decides nothing",
         "copies: a batch whose epoch is in doubt still has its place",
-        "copies: the bytes of damage count for no sound batch",
         "ranges: a segment before a gap is not dropped by its time index",
         "loss: a jump is no compaction",
         "offsets: torn bytes alone are no loss",

@@ -130,7 +130,7 @@ def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[Liste
     reached = segment.base_offset
     for run in copy.sound_runs(segment):
         yield OffsetRange(reached, run.start), rest
-        yield run, _rate_density(copy, segment, run.end, differing, sound_from=run.start)
+        yield run, _rate_density(copy, segment, run.end, differing, start=run.start)
         reached = run.end
     yield OffsetRange(reached, segment.span.end), rest
 
@@ -186,26 +186,22 @@ def _make_key(segment: Segment) -> _Key:
     return segment.base_offset, segment.next_base_offset, segment.size
 
 
-def _rate_density(
-    copy: CopyView, segment: Segment, end: int, differing: list[ListedCopy], sound_from: int | None = None
-) -> int:
+def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[ListedCopy], start: int = 0) -> int:
     """Returns WHOLE, or THIN where compaction has removed records.
 
     Brokers copy batches byte for byte. So where copies have different bytes, or damage hides how many they had, their
     batches are looked at: a copy that has a record for every offset was not compacted. Bytes decide only between copies
     that both lack some: the cleaner may write batches larger, with a delete horizon (KIP-534). Those of magic 0 and 1
-    do not state how many records there were. sound_from: the offsets from this one on up to `end` lie between damage,
-    and none of its bytes count.
+    do not state how many records there were. start: only offsets from this one on up to `end` are compared.
     """
     if copy.log.compacted:
         return THIN
     for other in differing:
         for shared in other.shared(segment, end):
-            common = shared if sound_from is None else shared.intersect(OffsetRange(sound_from))
+            common = shared.intersect(OffsetRange(start))
             if common.is_empty:
                 continue
             certain, most = bytes_between(copy, common)
-            most = most if sound_from is None else certain
             least, largest = bytes_between(other.copy, common)
             if certain == most == least == largest:
                 continue

@@ -110,6 +110,14 @@ class Case:
         """The same, after it."""
         return dict(each for at, copy in enumerate(self.copies) for each in written(at, copy, copy.files))
 
+    def files_by_path(self) -> dict[str, File]:
+        """The segments of all copies by the paths of their `.log` files."""
+        return {
+            f"{folder_of(at)}/{writer.segment_name(file.base)}": file
+            for at, copy in enumerate(self.copies)
+            for file in copy.files
+        }
+
     def write(self, files: SimulatedFiles) -> list[str]:
         """Writes all copies, over what is there of them; answers the paths to be read."""
         wanted = self.after()
