@@ -192,6 +192,7 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     holes += _find_misplaced(copies, near)
     holes += _find_torn_starts(copies, chosen[0][1].start)
     last = spans[picked[-1][0]]
+    holes += [] if compacted else _find_hole_behind(copies, copies[last.copy])
     parts = _close_gaps([(copies[at], offsets) for at, offsets in chosen])
     segments = [_narrow_segment(segment, part) for copy, part in parts for segment in copy.segments_in(part)]
     read = {segment.path for segment in segments}
@@ -343,6 +344,16 @@ def _find_torn_starts(copies: Sequence[CopyView], start: int) -> Iterator[Hole]:
         if copy.start < start and copy.tail.end <= copy.start and not copy.tail.is_clean:
             why = f"{copy.log.segments[-1].path!r} has bytes there, and no whole batch"
             yield Hole(OffsetRange(copy.start, start), why)
+
+
+def _find_hole_behind(copies: Sequence[CopyView], last: CopyView) -> Iterator[Hole]:
+    """Yields the offsets between the end of all copies with a whole batch, of which `last` is one, and a copy without
+    any that begins behind them. The log went on to the name of its file, as retention leaves it of an idle topic."""
+    blank = [copy for copy in copies if copy.tail.end <= copy.start]
+    if blank:
+        furthest = max(blank, key=lambda copy: copy.start)
+        reached = max((copy.end for copy in copies if copy not in blank), default=furthest.start)
+        yield from _find_hole(last, reached, furthest, furthest.start)
 
 
 def _find_misplaced(copies: Sequence[CopyView], near: OffsetRange) -> Iterator[Hole]:

@@ -10,6 +10,7 @@ worst to best:
 - SECOND: batches of a copy whose history lost, from below the difference. Compaction may have removed some of them in
   favour of records that do not count. So any other batches go before them.
 - HIDDEN: damage, and nothing says up to which offset. It may hide batches.
+- THINNER: batches from which compaction has removed more records than from those of another copy.
 - THIN: batches from which compaction has removed records.
 - WHOLE: every offset has its record.
 """
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 
 from kafka_segment_source.bounds import OffsetRange
 
-UNKNOWN, DAMAGED, VOID, SECOND, HIDDEN, THIN, WHOLE = range(7)
+UNKNOWN, DAMAGED, VOID, SECOND, HIDDEN, THINNER, THIN, WHOLE = range(8)
 
 
 def choose(spans: Sequence[OffsetRange], holdings: Sequence[int] | None = None) -> list[tuple[int, OffsetRange]]:

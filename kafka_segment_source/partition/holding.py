@@ -14,7 +14,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import MAGIC_V2
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.segments import Segment
-from kafka_segment_source.partition.choice import DAMAGED, HIDDEN, SECOND, THIN, UNKNOWN, VOID, WHOLE
+from kafka_segment_source.partition.choice import DAMAGED, HIDDEN, SECOND, THIN, THINNER, UNKNOWN, VOID, WHOLE
 from kafka_segment_source.partition.copy_bytes import bytes_between
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import find_lost_strays, find_moved, find_twins
@@ -187,7 +187,7 @@ def _make_key(segment: Segment) -> _Key:
 
 
 def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[ListedCopy], start: int = 0) -> int:
-    """Returns WHOLE, or THIN where compaction has removed records.
+    """Returns WHOLE, or THIN where compaction has removed records, or THINNER where it has removed more than elsewhere.
 
     Brokers copy batches byte for byte. So where copies have different bytes, or damage hides how many they had, their
     batches are looked at: a copy that has a record for every offset was not compacted. Bytes decide only between copies
@@ -196,6 +196,7 @@ def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[Li
     """
     if copy.log.compacted:
         return THIN
+    holding = WHOLE
     for other in differing:
         for shared in other.shared(segment, end):
             common = shared.intersect(OffsetRange(start))
@@ -206,9 +207,11 @@ def _rate_density(copy: CopyView, segment: Segment, end: int, differing: list[Li
             if certain == most == least == largest:
                 continue
             is_lacking = _lacks_records(copy, common, knows_old=most >= least)
-            if is_lacking and (most < largest or not _lacks_records(other.copy, common)):
-                return THIN
-    return WHOLE
+            if is_lacking and not _lacks_records(other.copy, common):
+                holding = min(holding, THIN)
+            elif is_lacking and most < largest:
+                holding = min(holding, THIN if other.copy.log.compacted else THINNER)
+    return holding
 
 
 def find_lacking(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = False) -> Iterator[OffsetRange]:

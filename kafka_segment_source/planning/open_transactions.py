@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.decoding.split import BatchPlace, SegmentSplit, anchored, place_of
@@ -42,18 +43,30 @@ from kafka_segment_source.transactions.walk import walk_split
 from kafka_segment_source.trust import Policy, Trust
 
 _MOST_NAMED = 5  # open transactions in one warning
+_MOST_SKIPPED = 100  # places of damage that a stream looks at again
+
+
+class _Skipped(NamedTuple):
+    """A place of damage in a file, and the whole batch there, if there was one: its offsets are wrong."""
+
+    path: str
+    position: int
+    batch: BatchHeader | None
 
 
 @dataclass(slots=True)
 class ProducerMemory:
     """The producers' state as it was found last, for a stream that asks at each trigger.
 
-    last: the batch before the state's offset, in the file at `path`. While it is there, the log up to it is the same.
+    last: the batch before the state's offset, in the file at `path`. While it is there, the log up to it is the same,
+        but for damage that was skipped.
+    skipped: the first such places, _MOST_SKIPPED at most. One may be mended, in place or by another copy.
     """
 
     state: ProducerState | None = None
     path: str = ""
     last: BatchPlace | None = None
+    skipped: tuple[_Skipped, ...] = ()
 
 
 def find_stable_end(
@@ -97,6 +110,7 @@ class _Replay:
     producers: with the transactions that are open.
     undecided: producer id and first offset of each transaction that was open before missing offsets.
     missing: the first of these offsets, None if none are missing.
+    skipped: as in `ProducerMemory`.
     reached: the offset after the last batch that was read.
     is_at_end: whether no batch follows in the log.
 
@@ -112,6 +126,7 @@ class _Replay:
     undecided: list[tuple[int, int]] = field(default_factory=list)
     missing: int | None = None
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
+    skipped: list[_Skipped] = field(default_factory=list)
     reached: int = 0
     is_at_end: bool = False
 
@@ -170,7 +185,18 @@ class _Replay:
         if memory is None or memory.state is None or memory.state.offset > self.log.offsets.end:
             return None
         place = self._find_place(memory.state.offset)
-        return memory.state if place == (memory.path, memory.last) else None
+        if place != (memory.path, memory.last) or any(self._look_at(*place[:2]) != place for place in memory.skipped):
+            return None
+        self.skipped = [*memory.skipped]
+        return memory.state
+
+    def _look_at(self, path: str, position: int) -> _Skipped | None:
+        """Looks at a place of damage. None if its file is not read any more."""
+        segment = next((segment for segment in self.log.segments if segment.path == path), None)
+        if segment is None:
+            return None
+        with SegmentView(segment, self.policy.trust) as view:
+            return _Skipped(path, position, view.probe.proven(position))
 
     def _keep_state(self) -> None:
         """Keeps the state at the end of what was read. Events after the high watermark do not count yet."""
@@ -180,6 +206,7 @@ class _Replay:
         path, last = self._find_place(offset) or ("", None)
         state = None if last is None else ProducerState(offset, dict(self.producers.open))
         self.memory.state, self.memory.path, self.memory.last = state, path, last
+        self.memory.skipped = tuple(self.skipped[:_MOST_SKIPPED])
 
     def _find_place(self, offset: int) -> tuple[str, BatchPlace] | None:
         """Finds the batch that ends right before an offset, and its file. None if there is no such batch."""
@@ -271,6 +298,9 @@ class _Replay:
         self._end_lost_transactions(stretch)
         skipped = "skipped in looking for the last stable offset (mode=DROPMALFORMED)"
         self.warnings.add_all([f"{skipped}: {error}" for error in stretch.errors], skipped)
+        if self.memory is not None and len(self.skipped) < _MOST_SKIPPED:
+            places = [(error.path, error.position) for error in stretch.errors if error.position is not None]
+            self.skipped += filter(None, (self._look_at(*place) for place in places))
         headers, holes = stretch.headers, [] if stretch.loss is None else [before]
         events = list_events(Runs(headers, stretch.markers, holes), stretch.markers, holes)
         end = int(headers[batch_headers.LAST_OFFSET, -1]) + 1 if headers.shape[1] else before

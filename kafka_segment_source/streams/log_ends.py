@@ -229,14 +229,14 @@ class LogEnds:
             warnings.add(report_lost_offsets(said, self._policy, LOSS_REMEDY))
         return False
 
-    def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment]]:
-        """Finds offsets that no file holds, between those that files hold; each with the reason and the file after
-        them."""
-        missing = []
+    def _find_missing(self, log: PartitionLog, wanted: OffsetRange) -> list[tuple[OffsetRange, str, Segment | None]]:
+        """Finds offsets that no file holds, below the end of the log; each with the reason and the file after them that
+        is read, if there is one."""
+        missing: list[tuple[OffsetRange, str, Segment | None]] = []
         for hole in log.holes:
             gone = hole.offsets.intersect(wanted)
             after = next((segment for segment in log.segments if segment.base_offset >= hole.offsets.end), None)
-            if not gone.is_empty and after is not None:
+            if not gone.is_empty:
                 missing.append((gone, hole.why, after))
         if log.compacted or log.copies:
             return missing

@@ -180,11 +180,13 @@ class LogStream:
         start = begin.get(key, 0)
         end = span.end if self._target is None else min(self._target[key], span.end)
         warnings = Warnings()
-        lacks_end = end >= span.files_end and self._ends.may_lack_end(span, warnings)
+        # what is withheld may have ended in offsets that are missing
+        reach = span.files_end if span.is_withheld and end == span.end else end
+        lacks_end = reach >= span.files_end and self._ends.may_lack_end(span, warnings)
         is_late = False
-        if end > start:
-            end, is_late = self._ends.find_whole_end(span.log, start, end, warnings)
-            start = start if is_late else begin.get(key, span.start)
+        if reach > start:
+            whole_end, is_late = self._ends.find_whole_end(span.log, start, reach, warnings)
+            start, end = start if is_late else begin.get(key, span.start), min(end, whole_end)
         self._said.warn(warnings)
         return OffsetRange(start, max(start, end)), is_late or lacks_end
 

@@ -158,7 +158,8 @@ class _SplitTransactions:
             whose = f"the transaction of producer {producer_id} around offset {first} in {self._split.path}"
             if fate == OPEN:
                 why = (
-                    "its end, and with it a segment, is missing"
+                    "a segment is missing, or files have come back since the read was planned or its micro-batch began,"
+                    " and the transaction is open: then start again once it has ended"
                     if self._loss is None
                     else "offsets after it are missing"
                 )

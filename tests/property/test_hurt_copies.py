@@ -71,7 +71,10 @@ class Expected:
         hurt = {each.batch.base for copy in copies for file in copy.files for each in file.batches if not each.whole}
         fences = {each.base for each in made.history}
         unheld = [batch for batch in made.history if batch.base not in held]
-        self.unheld = [b for b in unheld if self.start <= b.base < self.end or (b.base in hurt and b.base in fences)]
+        # a copy without a batch begins after the others: the log went on to the name of its file
+        retained = [copy.files[-1].base for copy in copies if copy.misfiled == "retained"]
+        self.after = max([self.end, *retained]) if self.held else self.end
+        self.unheld = [b for b in unheld if self.start <= b.base < self.after or (b.base in hurt and b.base in fences)]
         orphans = [file for copy in copies for file in copy.orphans if file.index or file.timeindex]
         # an index file alone shows that the log went on, and so does the name of a torn segment:
         # what is open at its end may have ended there
@@ -90,7 +93,7 @@ class Expected:
         torn = {copy.files[-1].batches[-1] for copy in copies if copy.files and copy.files[-1].batches}
         lengths = {held.batch.base for held in torn if held.has_wrong_length}  # it may be the write that a crash cut
         self.unnoticed = {
-            b.base for b in self.unheld if b.base >= self.end or b.base in lengths or (is_old and b.base not in hurt)
+            b.base for b in self.unheld if b.base >= self.after or b.base in lengths or (is_old and b.base not in hurt)
         }
 
     @staticmethod

@@ -524,6 +524,22 @@ def misfile(random: Random, copy: Copy, is_stale_case: bool) -> str | None:
     return f"{what} {file.base}"
 
 
+def retain_nothing(random: Random, copy: Copy, others: list[Copy]) -> int | None:
+    """Leaves a copy as retention leaves an idle log: one file of no bytes, named after the end. The others may end
+    before it. Answers the name; None if the copy has no end."""
+    if not copy.files or not copy.files[-1].batches or not all(held.whole for held in copy.files[-1].batches):
+        return None
+    end = copy.files[-1].batches[-1].batch.after
+    if len(copy.files[-1].log) != sum(len(held.batch.data) for held in copy.files[-1].batches):
+        return None  # no broker rolls behind a torn batch, or behind zeros
+    copy.files, copy.orphans, copy.single = [File(end, [], b"")], [], False
+    for other in others:
+        is_proven = len(other.files) > 1 and all(held.whole for held in other.files[-2].batches[-1:])
+        if is_proven and random.random() < 0.7:
+            other.files.pop()  # what is its last batch then has no wrong offset
+    return end
+
+
 def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
     """Does something to a copy's files; batches whose base is in `spare` stay whole."""
     for _ in range(random.choice([0, 1, 1, 2, 3])):
@@ -620,6 +636,8 @@ def case(number: int) -> Case:
         copies[0].marked = False  # a mark says more than the bytes
         copies[1] = compacted_further(Random(~number * 11), copies[0], history)
         copies[1].is_thinned_further = True
+        if number % 48 == 25:  # of equal copies the first one is read
+            copies[:2] = copies[1::-1]
         notes.append("1 compacted further")
     if is_cleaned_twice and number % 24 == 1:
         return Case(number, history, copies, random, notes)
@@ -675,6 +693,13 @@ def case(number: int) -> Case:
         if done is not None:
             copies[at].misfiled = done.split()[0]
             notes.append(f"{done} in copy {at}")
+    if not stale and number % 11 == 8:
+        other = Random(~number * 13)
+        at = other.randrange(len(copies))
+        end = retain_nothing(other, copies[at], copies[:at] + copies[at + 1 :])
+        if end is not None:
+            copies[at].misfiled = "retained"
+            notes.append(f"retention left an empty file {end} in copy {at}")
     if random.random() < 0.1 and len(copies) < 4:
         linked = random.randrange(len(copies))
         if not copies[linked].single:

@@ -76,6 +76,28 @@ def test_a_gap_that_is_in_every_copy(turn: int, tmp_path: Path) -> None:
 
 
 @TURNS
+@pytest.mark.parametrize("blank", [b"", bytes(300), encode_batches("[22-25 e0]")[:60]], ids=["empty", "zeros", "torn"])
+def test_a_copy_without_a_batch_that_begins_behind_the_others(blank: bytes, turn: int, tmp_path: Path) -> None:
+    """The log went on to the name of its file: the offsets before it are missing."""
+    paths = write_bytes(tmp_path, {0: encode_batches("[0-9 e0] [10-18 e0]")}, {22: blank})[::turn]
+    with pytest.raises(DataLossError, match="no file holds the offsets 19 to 21"):
+        read(paths)
+    assert any("19 to 21" in finding.what for finding in kafkaseg.verify(paths).problems)
+    assert read(paths, failOnDataLoss=False) == rows(*range(19))
+    mark(paths[0])  # compaction may have taken them
+    assert read(paths) == rows(*range(19))
+
+
+@TURNS
+def test_a_copy_that_compaction_thinned_most_beside_a_whole_one(turn: int, tmp_path: Path) -> None:
+    """The whole one ends early. Behind it, of the two others the one with more records is read."""
+    more = {0: "[0-3 e0 (0,1)] [4-7 e0] [8-9 e0]", 10: "[10 e0]"}
+    less = {0: "[0-3 e0 (0,1)] [4-7 e0 (4,7)] [8-9 e0] [10 e0]", 11: ""}
+    paths = write_copies(tmp_path, more, less, {0: "[0-3 e0]", 4: ""})[::turn]
+    assert read(paths) == rows(*range(11))
+
+
+@TURNS
 def test_a_gap_before_the_last_batch_that_is_in_every_copy(turn: int, tmp_path: Path) -> None:
     """Nothing proves the offset of the last batch, but no copy has anything in the gap."""
     log = {10: "[10-13 e0] [18-21 e0]"}

@@ -274,6 +274,51 @@ def test_a_last_file_that_is_gone(tmp_path: Path, clock: Clock, caplog: pytest.L
     assert next_end(stream, clock, {T0: 5}) == {T0: 10}
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_missing_offsets_behind_an_open_transaction(is_last: bool, tmp_path: Path, clock: Clock) -> None:
+    """The transaction may have ended in them. The stream does not wait for its end."""
+    put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7))
+    if is_last:
+        index = writer.offset_index([(19, 100)], base=15)
+        (tmp_path / "t-0" / segment_file(15, INDEX_SUFFIX)).write_bytes(index)
+    else:
+        put(tmp_path, 15, pl(15, 5))
+    stream = stream_of(tmp_path, clock, isolationLevel="read_committed")
+    missing = "15 to 19" if is_last else "10 to 14"
+    with pytest.raises(DataLossError, match=f"no file holds the offsets {missing} of partition t-0"):
+        next_end(stream, clock, {T0: 5})
+    lenient = stream_of(tmp_path, clock, isolationLevel="read_committed", failOnDataLoss="false")
+    assert next_end(lenient, clock, {T0: 5}) == {T0: 10 if is_last else 20}
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_a_last_file_that_is_gone_beside_a_single_file(level: str, tmp_path: Path, clock: Clock) -> None:
+    """The single file ends before its name says. No batch tells a stream of committed rows more."""
+    put(tmp_path / "a", 0, pl(0, 1))
+    index = writer.offset_index([(21, 100)], base=12)
+    (tmp_path / "a/t-0" / segment_file(12, INDEX_SUFFIX)).write_bytes(index)
+    single = put(tmp_path / "b", 0, pl(0, 1))
+    put(tmp_path / "b", 12, pl(12, 10))
+    stream = stream_of(json.dumps([str(tmp_path / "a"), str(single)]), clock, endAt="end", isolationLevel=level)
+    with pytest.raises(DataLossError, match="no file holds the offsets 12 to 21 of partition t-0"):
+        next_end(stream, clock, {T0: 1})
+
+
+def test_a_damaged_marker_that_is_mended(tmp_path: Path, clock: Clock) -> None:
+    """What a stream remembers of producers does not outlive the damage that it skipped."""
+    hurt = bytearray(marker("abort", 10, 7))
+    hurt[-1] ^= 4
+    before = pl(0, 5) + txn(5, 5, producer=7) + bytes(hurt)
+    put(tmp_path, 0, before, pl(11, 4), txn(15, 2, producer=8))
+    index = writer.offset_index([(14, len(before)), (16, len(before + pl(11, 4)))], base=0)
+    (tmp_path / "t-0" / segment_file(0, INDEX_SUFFIX)).write_bytes(index)
+    lenient = {"isolationLevel": "read_committed", "mode": "DROPMALFORMED", "failOnDataLoss": "false"}
+    stream = stream_of(tmp_path, clock, **lenient)
+    assert next_end(stream, clock, {T0: 0}) == {T0: 5}
+    put(tmp_path, 0, pl(0, 5), txn(5, 5, producer=7), marker("abort", 10, 7), pl(11, 4), txn(15, 2, producer=8))
+    assert next_end(stream, clock, {T0: 5}) == {T0: 15}
+
+
 def test_a_file_that_comes_late(tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """A copy brings a later file first. The stream waits before the gap while the files beside it are new."""
     put(tmp_path, 0, pl(0, 10))
