@@ -16,6 +16,7 @@ def allow_loss(error: DataLossError | PathError, policy: Policy) -> None:
         raise error
 
 
+_READ_ON = "reading what is there (failOnDataLoss=false)"
 _REMEDY = "give offsets that are there, or failOnDataLoss=false to read what is"
 
 
@@ -25,7 +26,12 @@ def report_lost_offsets(lost: str, policy: Policy, remedy: str = _REMEDY) -> str
     lost: which offsets are missing, and how that is known, as a sentence without its end. remedy: the end of the error.
     """
     allow_loss(DataLossError(lost, remedy), policy)
-    return f"{lost}: reading what is there (failOnDataLoss=false)"
+    return f"{lost}: {_READ_ON}"
+
+
+def says_loss(warning: str) -> bool:
+    """Whether a warning of a plan is one of `report_lost_offsets`."""
+    return warning.endswith(_READ_ON)
 
 
 def report_lost_rows(error: DataLossError, policy: Policy) -> None:

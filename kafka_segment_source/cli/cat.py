@@ -32,6 +32,7 @@ from kafka_segment_source.cli.shared import (
     skipped_data,
     threads_option,
     warn,
+    warn_of_plan,
 )
 from kafka_segment_source.decoding.tables import split_table
 from kafka_segment_source.option_table import CUTTING, OPTIONS
@@ -102,13 +103,13 @@ def cat_command(
     parsed, warnings = parse(paths, options)
     asked, wanted = split_names(parsed.formats, None if columns is None else columns.replace(" ", "").split(","))
     plan = make_plan(type_columns(parsed, warnings, wanted), warnings)
-    warn(*plan.warnings)
     table = split_table(plan.options.content)
     chosen = None if asked is None else table.check_names(asked)
     names = chosen or table.default_names(parsed.content)
     if plan.options.content.view != NEWEST and (output is None or (limit is not None and threads is None)):
         threads = 1  # it reads a split only when a record of it is wanted
     with skipped_data() as skipped:
+        warn_of_plan(plan.warnings)
         if output is not None:
             schema = table.arrow_schema(names)
             with progress("writing", plan.bytes_to_read) as advance:

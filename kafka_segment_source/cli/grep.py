@@ -31,6 +31,7 @@ from kafka_segment_source.cli.shared import (
     to_json_line,
     view_options,
     warn,
+    warn_of_plan,
     width,
 )
 from kafka_segment_source.errors import KafkaSegmentError, OptionError
@@ -145,9 +146,9 @@ def grep_command(  # noqa: PLR0913, PLR0917  # click passes each option by its n
     if field is not None and (key or value or headers):
         raise OptionError("--field says where to search: leave out --key, --value and --header")
     plan = plan_search(parsed, warnings, wanted, *places, field=field, inverted=invert)
-    warn(*plan.warnings)
     run = _Run(plan, threads_or_all(threads), as_json)
     with skipped_data() as skipped:
+        warn_of_plan(plan.warnings)
         if quiet:
             hit = run.find_any()
         elif lists:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.text import Text
 
+from kafka_segment_source.data_loss import says_loss
 from kafka_segment_source.errors import KafkaSegmentError, UsageError
 from kafka_segment_source.keywords import STORAGE_OPTIONS, PathsLike, option_texts
 from kafka_segment_source.option_table import CUTTING, OPTIONS
@@ -317,6 +318,15 @@ def follow(what: str) -> Iterator[OnProgress]:
                 advance = None
 
         yield on_progress
+
+
+def warn_of_plan(warnings: Iterable[str]) -> None:
+    """Prints the warnings of a plan. Those about lost offsets count in `skipped_data`."""
+    for warning in warnings:
+        if says_loss(warning):
+            logger.warning("%s", warning)
+        else:
+            warn(warning)
 
 
 @contextmanager

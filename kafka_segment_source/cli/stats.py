@@ -26,6 +26,7 @@ from kafka_segment_source.cli.shared import (
     threads_option,
     view_options,
     warn,
+    warn_of_plan,
 )
 from kafka_segment_source.in_order import count_processors
 from kafka_segment_source.option_values import RECORDS
@@ -65,8 +66,8 @@ def stats_command(paths: tuple[str, ...], most: int, threads: int | None, as_jso
     """
     parsed, warnings = parse(paths, options)
     plan = plan_stats(parsed, warnings, most)
-    warn(*plan.warnings)
     with skipped_data() as skipped:
+        warn_of_plan(plan.warnings)
         with follow("reading") as on_progress:
             topics = read_stats(plan, most, threads or count_processors(), on_progress)
         if as_json:

@@ -31,6 +31,7 @@ from kafka_segment_source.cli.shared import (
     skipped_data,
     view_options,
     warn,
+    warn_of_plan,
     width,
 )
 from kafka_segment_source.option_values import TRANSACTIONS
@@ -180,7 +181,7 @@ def read_view(
         plan = replace(
             plan, options=plan.options._replace(policy=plan.options.policy._replace(fail_on_data_loss=False))
         )
-    warn(*plan.warnings)
+    warn_of_plan(plan.warnings)
     return read_rows(plan, plan.schema(columns))
 
 

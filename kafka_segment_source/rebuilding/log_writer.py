@@ -230,6 +230,8 @@ class LogWriter:
         self.end = self._kept_end
         if self.start is None:
             self.start = self.end = end or 0
+        if end is not None and self.batches and not self._is_compacted:
+            end = self._name_empty(end)
         if end is not None and end >= self.end and (self._segment is None or end > self._segment.base_offset):
             _NewSegment(self.directory, end, end).close()
             self.segments += 1
@@ -238,6 +240,13 @@ class LogWriter:
         remove_unfinished(self.directory)
         name = kafka_format.segment_file(self.end, kafka_format.SNAPSHOT_SUFFIX)
         replace_file(join_path(self.directory, name), self.producers.to_bytes())
+
+    def _name_empty(self, end: int) -> int:
+        """Returns the name of an empty last segment: the offset after the last batch, as readers take a gap before it
+        for a loss. end: its name in the source."""
+        if end > self.end and self._notes_gaps:
+            self.gaps.append((self.end, end - 1))
+        return min(end, self.end)
 
     def abandon(self) -> None:
         """Closes the file of an unfinished segment, after an error."""

@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -231,6 +231,7 @@ class RebuildRun:
             writer.abandon()
             raise
         left_out = tuple(dict.fromkeys([*left_before, *_list_errors(notes)]))
+        left_out += tuple(_list_missing_behind(job, writer.end))
         is_in_doubt = writer.is_in_doubt or bool(left_out) or self._is_timed
         if not is_judged and writer.has_transactions and is_in_doubt:
             return None
@@ -312,6 +313,18 @@ def _cut_front(split: SegmentSplit, start: int) -> SegmentSplit:
     """Returns the split without the offsets below `start`."""
     offsets = split.bounds.offsets.intersect(OffsetRange(start))
     return split._replace(bounds=split.bounds._replace(offsets=offsets))
+
+
+def _list_missing_behind(job: _Job, end: int) -> Iterator[LeftOut]:
+    """Yields the wanted offsets behind the end of what was written, of which other files show that the log had them."""
+    wanted = OffsetRange(end, max((split.bounds.offsets.end for split in job.splits), default=kafka_format.MAX_OFFSET))
+    missing = [(hole.why, hole.offsets) for hole in job.log.holes]
+    missing += [(evidence.why, evidence.offsets) for evidence in job.log.evidence if evidence.is_hard]
+    for why, offsets in missing:
+        gone = offsets.intersect(wanted)
+        if not gone.is_empty:
+            said = f"{why}: no file holds the offsets {gone.start} to {gone.end - 1}"
+            yield LeftOut("missing offsets", gone.start, gone.end - 1, said)
 
 
 def _list_errors(notes: Notes) -> list[LeftOut]:

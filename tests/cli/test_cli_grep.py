@@ -111,6 +111,9 @@ def test_exit_codes(tmp_path: Path) -> None:
     lines("here", log, exit_code=2)
     assert len(lines("here", log, "--mode", "DROPMALFORMED", "--fail-on-data-loss", "false", exit_code=2)) == 3
     lines("-q", "here", log, exit_code=0)
+    (log / writer.segment_name(20, ".index")).write_bytes(writer.offset_index([(29, 100)], 20))  # its .log is gone
+    file.write_bytes(writer.record_batch([Rec(value=b"here")]))
+    assert len(lines("here", log, "--fail-on-data-loss", "false", exit_code=2)) == 1
 
 
 def test_a_terminal_is_safe(tmp_path: Path) -> None:

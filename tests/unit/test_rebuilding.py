@@ -22,6 +22,7 @@ from kafka_segment_source.logdir.checkpoints import parse_checkpoint
 from kafka_segment_source.rebuilding import indexes
 from tests.support import writer
 from tests.support.jars import KAFKA_4
+from tests.support.writer import Rec
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
@@ -274,6 +275,21 @@ def test_a_torn_end_is_said(tmp_path: Path) -> None:
         file.write(path.read_bytes()[:100])
     [(name, torn)] = rebuild(tmp_path / "source", tmp_path / "new").left_out
     assert (name, torn.kind, torn.bytes, torn.first_offset) == ("orders-0", "torn end", 100, 1164)
+    assert verify(tmp_path / "new").is_ok
+
+
+def test_the_last_batch_before_an_empty_segment_is_lost(tmp_path: Path) -> None:
+    """The empty segment gets the name of the next offset, as readers take a gap before its name for a loss."""
+    first = writer.record_batch([Rec(at, value=b"a") for at in range(4)])
+    lost = writer.record_batch([Rec(at, value=b"b") for at in range(3)], base_offset=4)
+    folder = tmp_path / "source/t-0"
+    folder.mkdir(parents=True)
+    (folder / writer.segment_name(0)).write_bytes(first + lost[:-1] + b"!")
+    (folder / writer.segment_name(7)).write_bytes(b"")
+    report = rebuild(tmp_path / "source", tmp_path / "new", mode="DROPMALFORMED", failOnDataLoss=False)
+    assert [(each.kind, each.first_offset) for _, each in report.left_out] == [("damage", 4), ("missing offsets", 4)]
+    assert sorted(path.name for path in (tmp_path / "new/t-0").glob("*.log")) == [*map(writer.segment_name, (0, 4))]
+    assert scan(tmp_path / "new", ["offset"]).read_all()["offset"].to_pylist() == [0, 1, 2, 3]
     assert verify(tmp_path / "new").is_ok
 
 

@@ -51,6 +51,15 @@ def kinds_of(part: RebuiltPartition) -> list[tuple[str, int | None]]:
     return [(each.kind, each.first_offset) for each in part.left_out]
 
 
+def test_a_last_file_with_an_abort_is_gone(tmp_path: Path) -> None:
+    """Its index is left. The transaction may have ended there: it is not kept open."""
+    source = put(tmp_path / "A", {0: [data(0, producer=PRODUCER), data(1)]})
+    (source / "t-0" / writer.segment_name(2, ".index")).write_bytes(writer.offset_index([(5, 100)], 2))
+    report = rebuild(source, tmp_path / "B", failOnDataLoss=False)
+    assert kinds_of(report.partitions[0]) == [("missing offsets", 2), ("unended transaction", 0)]
+    assert values(tmp_path / "B") == values(source, isolationLevel="read_committed", failOnDataLoss=False) == [b"v1"]
+
+
 @pytest.mark.parametrize("size", [None, 100])
 def test_a_damaged_abort_before_a_commit(size: int | None, tmp_path: Path) -> None:
     """The COMMIT of the next transaction would commit the rows that were aborted."""
