@@ -1855,6 +1855,11 @@ LOOSENED = [
 """,
         ),
         (
+            "copies: a last batch of a later epoch than all lines beside it is of the last one",
+            "if believed != last and last.leader_epoch > latest and last.base_offset >= start:",
+            "if False:",
+        ),
+        (
             "copies: a line that batches bear out decides",
             "for offset, epochs in stated:",
             "for offset, epochs in ():",

@@ -295,11 +295,19 @@ def find_believed_lines(copy: CopyView) -> Epochs:
 
 
 def _find_last(copy: CopyView) -> BatchHeader | None:
-    """Finds the last batch of a copy whose epoch may be believed. One that has the epoch of the last line is."""
+    """Finds the last batch of a copy whose epoch may be believed, with that epoch.
+
+    One that has the epoch of the last line is. If it alone states a later one than all lines, it has that of the last
+    line: a broker notes an epoch before it appends the first batch of it.
+    """
     last = copy.last_batch
     if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0]:
         return last
-    return next(walk_backward(copy), None)
+    believed = next(walk_backward(copy), None)
+    latest, start = copy.epochs[-1]
+    if believed != last and last.leader_epoch > latest and last.base_offset >= start:
+        return last._replace(leader_epoch=latest)
+    return believed
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:

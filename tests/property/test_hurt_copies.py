@@ -88,6 +88,7 @@ class Expected:
         self.has_blank = bool(blank)
         is_torn = any(file.log for copy in blank for file in copy.files)
         is_hurt = bool(self.unheld) or self.is_cut or is_misnamed or is_emptied or is_torn
+        self.may_begin_before = bool(orphans) or is_misnamed or is_emptied or is_torn
         self.is_cut |= is_misnamed  # nobody knows what the file should hold
         self.may_be_said = is_hurt or self.is_compacted or any(batch.base in told for batch in unheld)
         # a segment that is missing beside old formats is not noticed (gaps.py); damage is
@@ -192,7 +193,7 @@ def _check(number: int, files: SimulatedFiles) -> str:
     if number % 3 == 0:
         word = _check_strict(files, paths, expected)
         if (number % 5 == 0 or expected.has_blank) and not (word == "whole" and expected.is_compacted):
-            _check_verify(files, paths, is_whole=word == "whole")
+            _check_verify(files, paths, expected, is_whole=word == "whole")
         return word
     if number % 3 == 1:
         _check_committed(files, paths, expected)
@@ -237,18 +238,18 @@ def _is_of_later_offsets(error: DataError | DataLossError, expected: Expected) -
     return any(held.whole and start > error.position for held, start in zip(file.batches, starts, strict=False))
 
 
-def _check_verify(files: SimulatedFiles, paths: list[str], is_whole: bool) -> None:
+def _check_verify(files: SimulatedFiles, paths: list[str], expected: Expected, is_whole: bool) -> None:
     """Asserts that `verify` finds a loss just where a strict read ends with an error; its rules about indexes apart.
 
     Damage of a copy may be what compaction removed from another one. `verify` is then the stricter of the two.
     """
     options = options_in(files, paths)
-    problems = [
-        each
-        for each in verify_source(options.source, options.policy, deep=True).problems
-        if not each.path.endswith("index") and "leader epoch" not in each.what
-    ]
+    report = verify_source(options.source, options.policy, deep=True)
+    problems = [each for each in report.problems if not each.path.endswith("index") and "leader epoch" not in each.what]
     assert is_whole == (not problems), f"verify finds {problems}, although a read {'succeeds' if is_whole else 'fails'}"
+    if not expected.may_begin_before:  # a file without a byte says nothing of what was there
+        early = [each for each in report.together if each.offset is not None and each.offset < expected.start]
+        assert not early, f"verify finds {early}, although the files begin at {expected.start}"
 
 
 def _check_error(error: Exception, expected: Expected) -> None:

@@ -525,19 +525,25 @@ def misfile(random: Random, copy: Copy, is_stale_case: bool) -> str | None:
 
 
 def retain_nothing(random: Random, copy: Copy, others: list[Copy]) -> int | None:
-    """Leaves a copy as retention leaves an idle log: one file of no bytes, named after the end. The others may end
-    before it. Answers the name; None if the copy has no end."""
+    """Leaves a copy one file of no bytes. Retention leaves an idle log so, named after its end, and the others may end
+    before it. Or the broker has fetched nothing yet, and the others may begin later. Answers the name; None if the copy
+    has no end."""
     if not copy.files or not copy.files[-1].batches or not all(held.whole for held in copy.files[-1].batches):
         return None
     end = copy.files[-1].batches[-1].batch.after
     if len(copy.files[-1].log) != sum(len(held.batch.data) for held in copy.files[-1].batches):
         return None  # no broker rolls behind a torn batch, or behind zeros
-    copy.files, copy.orphans, copy.single = [File(end, [], b"")], [], False
+    is_fresh = random.random() < 0.3
+    name = copy.files[0].base if is_fresh else end
+    copy.files, copy.orphans, copy.single = [File(name, [], b"")], [], False
     for other in others:
-        is_proven = len(other.files) > 1 and all(held.whole for held in other.files[-2].batches[-1:])
-        if is_proven and random.random() < 0.7:
+        if len(other.files) < 2 or random.random() < 0.3:
+            continue
+        if is_fresh:
+            del other.files[0]
+        elif all(held.whole for held in other.files[-2].batches[-1:]):
             other.files.pop()  # what is its last batch then has no wrong offset
-    return end
+    return name
 
 
 def hurt(random: Random, copy: Copy, spare: set[int], notes: list[str]) -> None:
@@ -699,7 +705,7 @@ def case(number: int) -> Case:
         end = retain_nothing(other, copies[at], copies[:at] + copies[at + 1 :])
         if end is not None:
             copies[at].misfiled = "retained"
-            notes.append(f"retention left an empty file {end} in copy {at}")
+            notes.append(f"copy {at} has an empty file {end} alone")
     if random.random() < 0.1 and len(copies) < 4:
         linked = random.randrange(len(copies))
         if not copies[linked].single:
