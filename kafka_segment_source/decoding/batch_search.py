@@ -55,6 +55,15 @@ class BatchSearch:
         data = self._file.read_at(position, kafka_format.LENGTH_AT)
         return int.from_bytes(data, "big", signed=True) if len(data) == kafka_format.LENGTH_AT else -1
 
+    def _read_last_offset(self, position: int) -> int:
+        """Reads the last offset that the bytes at `position` state, without proof. Of magic 0 and 1 it is the base
+        offset."""
+        header = self._file.read_at(position, kafka_format.BATCH_OVERHEAD)
+        base = int.from_bytes(header[: kafka_format.LENGTH_AT], "big", signed=True)
+        delta = header[kafka_format.LAST_OFFSET_DELTA_AT : kafka_format.LAST_OFFSET_DELTA_AT + 4]
+        is_old = header[kafka_format.MAGIC_AT] < kafka_format.MAGIC_V2
+        return base if is_old else base + int.from_bytes(delta, "big", signed=True)
+
     def read_claimed_size(self, position: int) -> int:
         """Reads how many bytes the batch at `position` has, by its length field."""
         length = self._file.read_at(
@@ -75,9 +84,24 @@ class BatchSearch:
         finally:
             self.last_offset = believed
 
-    def find_next_batch(self, position: int) -> int | None:
-        """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC."""
-        size = self._split.segment_size
+    def find_swallowed(self, position: int, end: int) -> int | None:
+        """Finds whole batches that a damaged batch at `position` covers by a wrong length, up to `end`.
+
+        It returns the position of the first, or None. They lie side by side, and one begins at `end` too. A batch in a
+        value does not reach that far: a record ends with the number of its headers. Where no offset is missing before
+        `end`, there is nothing to find.
+        """
+        if self.read_base_offset(end) <= self._read_last_offset(position) + 1:
+            return None
+        found = following = self.find_next_batch(position + 1, end)
+        while following is not None and following < end:
+            following = following + self.read_claimed_size(following) if self.has_batch_at(following) else None
+        return found if following == end else None
+
+    def find_next_batch(self, position: int, end: int | None = None) -> int | None:
+        """Finds the first position ≥ `position` of a whole batch that continues this log, by header and CRC. It looks
+        for a header before `end`, by default in the whole file."""
+        size = self._split.segment_size if end is None else end
         end_offset = self._find_offset_limit()
         if self.last_offset + 1 >= end_offset:
             return None  # no batch can lie above

@@ -325,8 +325,9 @@ class BatchReader:
         self._search.effort -= min(claimed_size, self._split.segment_size - position)
         if self._search.effort < 0:
             return self._report_skipped(error, None)
-        if claimed_size and self._search.has_batch_at(position + claimed_size):
-            return self._report_skipped(error, position + claimed_size)
+        end = position + claimed_size
+        if claimed_size and self._search.has_batch_at(end):
+            return self._report_skipped(error, self._search.find_swallowed(position, end) or end)
         return self._report_skipped(error, self._search.find_next_batch(position + 1))
 
     def _report_skipped(self, error: DataError, following: int | None) -> int | None:

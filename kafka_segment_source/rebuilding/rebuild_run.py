@@ -23,7 +23,7 @@ from kafka_segment_source.logdir.checkpoints import read_topic_id
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.producer_snapshots import MOST_SNAPSHOT
 from kafka_segment_source.logdir.segments import PartitionLog
-from kafka_segment_source.option_values import TopicSelection
+from kafka_segment_source.option_values import EARLIEST, OffsetLimit, TopicSelection
 from kafka_segment_source.options import ReadOptions
 from kafka_segment_source.planning.planner import plan_selected
 from kafka_segment_source.planning.selection import Selection, Sources, select
@@ -231,7 +231,7 @@ class RebuildRun:
             writer.abandon()
             raise
         left_out = tuple(dict.fromkeys([*left_before, *_list_errors(notes)]))
-        left_out += tuple(_list_missing_behind(job, writer.end))
+        left_out += tuple(_list_missing_outside(job, writer, self.options.bounds.starting))
         is_in_doubt = writer.is_in_doubt or bool(left_out) or self._is_timed
         if not is_judged and writer.has_transactions and is_in_doubt:
             return None
@@ -315,16 +315,23 @@ def _cut_front(split: SegmentSplit, start: int) -> SegmentSplit:
     return split._replace(bounds=split.bounds._replace(offsets=offsets))
 
 
-def _list_missing_behind(job: _Job, end: int) -> Iterator[LeftOut]:
-    """Yields the wanted offsets behind the end of what was written, of which other files show that the log had them."""
-    wanted = OffsetRange(end, max((split.bounds.offsets.end for split in job.splits), default=kafka_format.MAX_OFFSET))
+def _list_missing_outside(job: _Job, writer: LogWriter, starting: OffsetLimit) -> Iterator[LeftOut]:
+    """Yields the wanted offsets before and behind what was written, of which other files show that the log had them.
+
+    starting: where the options begin. The splits begin where files have something.
+    """
+    bounds = [split.bounds.offsets for split in job.splits]
+    is_from_start = not starting.by_time and starting.at(job.log.topic_partition) == EARLIEST
+    start = job.log.offsets.start if is_from_start else min((offsets.start for offsets in bounds), default=0)
+    end = max((offsets.end for offsets in bounds), default=kafka_format.MAX_OFFSET)
+    outside = OffsetRange(start, writer.start or 0), OffsetRange(writer.end, end)
     missing = [(hole.why, hole.offsets) for hole in job.log.holes]
     missing += [(evidence.why, evidence.offsets) for evidence in job.log.evidence if evidence.is_hard]
     for why, offsets in missing:
-        gone = offsets.intersect(wanted)
-        if not gone.is_empty:
-            said = f"{why}: no file holds the offsets {gone.start} to {gone.end - 1}"
-            yield LeftOut("missing offsets", gone.start, gone.end - 1, said)
+        for gone in (offsets.intersect(side) for side in outside):
+            if not gone.is_empty:
+                said = f"{why}: no file holds the offsets {gone.start} to {gone.end - 1}"
+                yield LeftOut("missing offsets", gone.start, gone.end - 1, said)
 
 
 def _list_errors(notes: Notes) -> list[LeftOut]:

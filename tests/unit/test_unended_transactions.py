@@ -60,6 +60,14 @@ def test_a_last_file_with_an_abort_is_gone(tmp_path: Path) -> None:
     assert values(tmp_path / "B") == values(source, isolationLevel="read_committed", failOnDataLoss=False) == [b"v1"]
 
 
+def test_a_first_file_without_a_byte(tmp_path: Path) -> None:
+    source = put(tmp_path / "A", {0: [], 2: [data(2), data(3)]})
+    report = rebuild(source, tmp_path / "B", failOnDataLoss=False)
+    assert kinds_of(report.partitions[0]) == [("missing offsets", 0)]
+    report = rebuild(source, tmp_path / "C", startingOffsets='{"t":{"0":2}}')
+    assert kinds_of(report.partitions[0]) == []
+
+
 @pytest.mark.parametrize("size", [None, 100])
 def test_a_damaged_abort_before_a_commit(size: int | None, tmp_path: Path) -> None:
     """The COMMIT of the next transaction would commit the rows that were aborted."""

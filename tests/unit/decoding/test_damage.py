@@ -420,6 +420,15 @@ def test_a_length_that_swallows_the_next_batch(length: int, folder: Path) -> Non
     assert offsets(folder, mode="DROPMALFORMED") == [0, 1, 2, 20, 21, 22]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_length_that_swallows_batches_up_to_another_one(count: int, folder: Path) -> None:
+    """It ends where a batch begins. The batches that it covers are found, as offsets are missing before that one."""
+    more = [batch(30), batch(40)]
+    write(folder, FIRST, put(SECOND, 8, "i", SIZE * (1 + count) - 12, crc=False), THIRD, *more)
+    assert error_of(folder).position == SIZE
+    assert offsets(folder, mode="DROPMALFORMED") == [0, 1, 2, 20, 21, 22, 30, 31, 32, 40, 41, 42]
+
+
 def test_zeros_before_a_whole_batch(folder: Path) -> None:
     """Zeros with something after them are damage, in the last segment too."""
     write(folder, FIRST, bytes(300), b"\x01")
