@@ -921,6 +921,15 @@ LOOSENED = [
     ),
     *_of(
         "partition/holding.py",
+        "tests/property/test_hurt_copies.py",
+        (
+            "chain: but one that lies at a wrong place explains no batch that has lost records",
+            "if not is_damage and (not is_moved or copy.has_batches_in(lacking)):",
+            "if not is_damage and not is_moved:",
+        ),
+    ),
+    *_of(
+        "partition/holding.py",
         "tests/unit/partition",
         (
             "chain: of copies that both lack records, the one with fewer bytes holds the same offsets less well",
@@ -954,7 +963,7 @@ LOOSENED = [
         ),
         (
             "chain: nor is a batch that lies at a wrong place",
-            "if not is_damage and not any(batch.last_offset - batch.base_offset + 1 == size for batch in strays):",
+            "if not is_damage and (not is_moved or copy.has_batches_in(lacking)):",
             "if not is_damage:",
         ),
         (
