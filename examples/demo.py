@@ -35,7 +35,7 @@ def main() -> None:
     say(f"What would the orders of {SINCE[11:16]} to {UNTIL[11:16]} cost?  kafka_segment_source.plan(…)")
     print(kafka_segment_source.plan(path, subscribe="orders", since=SINCE, until=UNTIL, timestampDisorder=DISORDER))
 
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         sys.exit("What follows takes Spark, which needs Java 17 or later: install a JDK 17 or set JAVA_HOME.")
     spark = SparkSession.builder.master("local[2]").appName("kafkaseg demo").getOrCreate()
     orders = (

@@ -238,6 +238,18 @@ def test_a_plan_of_many_warnings_shows_each_kind_once(tmp_path: Path, monkeypatc
     assert [line.endswith(" (and 3 more like it)") for line in shown] == [True, False]
 
 
+@pytest.mark.parametrize("command", ["cat", "stats", "count", "batches", "transactions"])
+def test_lost_offsets_that_are_left_out_count(command: str, tmp_path: Path) -> None:
+    """They do so where planning misses them, too: the last `.log` is gone, and its index is there."""
+    for number in range(3):
+        copied = copy_of(LOGS / "orders-0", tmp_path / "one").rename(tmp_path / f"orders-{number}")
+        assert run(command, copied).exit_code == 0
+        sorted(copied.glob("*.log"))[-1].unlink()
+        result = run(command, tmp_path, "--fail-on-data-loss", "false")
+        assert result.exit_code == 1, result.stderr
+        assert "no file holds the offsets" in result.stderr
+
+
 def test_a_plan_says_which_replica_it_reads(tmp_path: Path) -> None:
     """Where there are several log directories, each segment has the name of its own; where there is one, none has."""
     for broker in ("broker-1", "broker-2"):
