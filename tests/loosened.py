@@ -1873,17 +1873,40 @@ LOOSENED = [
 """,
         ),
         (
-            "copies: a last batch of a later epoch than all lines beside it is of the last one",
-            "if believed != last and last.leader_epoch > latest and last.base_offset >= start:",
-            "if False:",
-        ),
-        (
             "copies: a line that batches bear out decides",
             "for offset, epochs in stated:",
             "for offset, epochs in ():",
         ),
         ("copies: the latest leader epoch wins", "key=lambda at: (-named[at], at))", "key=lambda at: (named[at], at))"),
-        ("copies: a copy counts up to its own end", "ends[loser] = min(ends[loser], fence.end)", "pass"),
+        (
+            "copies: a copy counts up to its own end",
+            "ends[loser] = min(ends[loser], fence.end)",
+            "settled.append(open_copies.remove(loser) or loser)",
+        ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_stale_ends.py",
+        (
+            "copies: a last batch that alone states another epoch than the last line is of that one",
+            "if believed != last and last.base_offset >= start:",
+            "if False:",
+        ),
+        (
+            "copies: a batch of the last line's epoch in another copy shows that the line is old",
+            "return relate_batches(copy, last._replace(leader_epoch=copy.epochs[-1][0]), other, batch) == CONFLICT",
+            "return False",
+        ),
+        (
+            "copies: a checkpoint that has the epoch of the same batch shows it too",
+            "return batch.leader_epoch == last.leader_epoch == epoch_at(other.epochs, last.base_offset)",
+            "return False",
+        ),
+        (
+            "copies: an epoch that a checkpoint may lack does not decide alone",
+            "(epoch := _find_unnoted_epoch(copies[loser], parting.first)) > named[winner]:",
+            "(epoch := 0):",
+        ),
     ),
     *_of(
         "partition/histories.py",

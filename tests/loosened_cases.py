@@ -64,6 +64,10 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: epochs grow along one history",
         "copies: a batch whose epoch its neighbours contradict decides nothing",
         "copies: one whose history lost comes after the others",
+        "copies: a last batch that alone states another epoch than the last line is of that one",
+        "copies: a batch of the last line's epoch in another copy shows that the line is old",
+        "copies: a checkpoint that has the epoch of the same batch shows it too",
+        "copies: an epoch that a checkpoint may lack does not decide alone",
     ),
     "lost segments": (
         "transactions: what is open before missing offsets does not end the log",

@@ -266,6 +266,7 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
         is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)
+        is_unnoted = is_unnoted and not copy.has_old_checkpoint
         is_odd = (falls and (last == UNKNOWN or first <= last)) or (copy.has_odd_epoch and _is_last(copy, batch))
         is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
         if is_doubtful and following is not None and after is following:

@@ -44,6 +44,7 @@ class CopyView:
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     has_proven_end: whether another copy has its last batch at the same place.
     has_odd_epoch: whether another copy has its last batch with another leader epoch. No CRC covers it.
+    has_old_checkpoint: whether another copy shows that its `leader-epoch-checkpoint` lacks the epoch of its last batch.
     least_epoch: the earliest of the epochs that copies state for its last batch, if they state several. One is right.
     positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
@@ -55,6 +56,7 @@ class CopyView:
         self.has_misplaced_end = False
         self.has_proven_end = False
         self.has_odd_epoch = False
+        self.has_old_checkpoint = False
         self.least_epoch = UNKNOWN
         self.policy = policy
         self.positions: dict[tuple[str, int], tuple[int, int]] = {}

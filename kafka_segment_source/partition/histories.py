@@ -27,7 +27,8 @@ AbstractFetcherThread.getOffsetTruncationState):
   the epoch. So two copies that note one epoch agree below it. As no CRC covers the checkpoint, both must note it at one
   offset. A damaged batch whose header is that of a sound batch of the other copy is the same one.
 - **Wrong epochs.** No CRC covers a leader epoch. A batch whose epoch its neighbours contradict decides nothing by it.
-  Nor does a last batch whose epoch is later than all lines of its copy's checkpoint.
+  Nor does a last batch whose epoch is later than all lines of its copy's checkpoint, unless another copy shows that the
+  checkpoint is older than the batch. Where it alone decides which history counts, nothing does: PathError.
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Where no
   copy is marked as compacted, its checkpoint says where its history begins, as for a follower that truncates its log.
@@ -52,11 +53,13 @@ from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.partition.batch_pairs import (
+    CONFLICT,
     Comparison,
     agree_at_their_end,
     compare_batches,
     find_least_epoch,
     follow_each_other,
+    relate_batches,
     walk_backward,
 )
 from kafka_segment_source.partition.copy_view import CopyView
@@ -141,6 +144,8 @@ def _find_fence(
         parting = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
         if parting is not None and named[loser] == named[winner]:
             raise PathError(explain_conflict(copies[loser], copies[winner], parting.first))
+        if parting is not None and (epoch := _find_unnoted_epoch(copies[loser], parting.first)) > named[winner]:
+            raise PathError(_explain_unnoted_epoch(copies[loser], copies[winner], parting.first, epoch))
         if parting is not None:
             losses.append((winner, parting))
     if not losses:
@@ -157,21 +162,35 @@ def _find_fence(
 
 
 def _note_odd_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
-    """Notes the leader epochs of a copy's last batch, if another copy has it with another epoch.
+    """Notes what other copies show about the leader epoch of a copy's last batch.
 
-    Followers fetch batches byte for byte. So one of the epochs is damaged. One that is earlier than that of the batch
-    before is the damaged one.
+    Followers fetch batches byte for byte. So if another copy has the batch with another epoch, one of the two is
+    damaged. One that is earlier than that of the batch before is the damaged one.
     """
     last = copy.last_batch
     if last is None:
         return
-    there = [other.batch_at(last.base_offset) for other in copies if other.log.segments]
-    stated = {batch.leader_epoch for batch in there if batch is not None and _identify(batch) == _identify(last)}
+    found = [(other, other.batch_at(last.base_offset)) for other in copies if other.log.segments]
+    there = [(other, batch) for other, batch in found if batch is not None]
+    stated = {batch.leader_epoch for _, batch in there if _identify(batch) == _identify(last)}
     if len(stated) > 1:
         before = next(walk_backward(copy, last.base_offset), None)
         possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
         copy.has_odd_epoch = possible != {last.leader_epoch}
         copy.least_epoch = min(possible, default=UNKNOWN)
+    if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
+        copy.has_old_checkpoint = any(_shows_old_checkpoint(copy, last, *pair) for pair in there if pair[0] is not copy)
+
+
+def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader) -> bool:
+    """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
+
+    The checkpoint of the other copy has the epoch for the same batch. Or the last epoch of the copy's checkpoint gave
+    the offset to another batch.
+    """
+    if _identify(batch) == _identify(last):
+        return batch.leader_epoch == last.leader_epoch == epoch_at(other.epochs, last.base_offset)
+    return relate_batches(copy, last._replace(leader_epoch=copy.epochs[-1][0]), other, batch) == CONFLICT
 
 
 def _identify(batch: BatchHeader) -> tuple[int, int, int]:
@@ -297,17 +316,29 @@ def find_believed_lines(copy: CopyView) -> Epochs:
 def _find_last(copy: CopyView) -> BatchHeader | None:
     """Finds the last batch of a copy whose epoch may be believed, with that epoch.
 
-    One that has the epoch of the last line is. If it alone states a later one than all lines, it has that of the last
-    line: a broker notes an epoch before it appends the first batch of it.
+    One that has the epoch of the last line is. If it alone states another one, it has that of the last line: a broker
+    notes an epoch before it appends the first batch of it.
     """
     last = copy.last_batch
-    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0]:
+    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.has_old_checkpoint:
         return last
     believed = next(walk_backward(copy), None)
     latest, start = copy.epochs[-1]
-    if believed != last and last.leader_epoch > latest and last.base_offset >= start:
+    if believed != last and last.base_offset >= start:
         return last._replace(leader_epoch=latest)
     return believed
+
+
+def _find_unnoted_epoch(copy: CopyView, first: int) -> int:
+    """Returns the leader epoch of a copy's last batch, if it is later than all lines of its checkpoint, and nothing
+    shows which of the two is wrong. UNKNOWN else, also if the copy contradicts another one before that batch.
+
+    first: the offset from which on both are proven to differ.
+    """
+    last, believed = copy.last_batch, _find_last(copy)
+    if last is None or believed is None or first < last.base_offset or copy.has_odd_epoch:
+        return UNKNOWN
+    return last.leader_epoch if last.leader_epoch > believed.leader_epoch else UNKNOWN
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
@@ -380,6 +411,15 @@ def _state_epoch(copy: CopyView, offset: int, epoch: int) -> str:
     return (
         f"the leader-epoch-checkpoint of {_quote_directory(copy.log)} says that leader epoch {epoch} of partition"
         f" {copy.log.topic}-{copy.log.partition} began at offset {offset}"
+    )
+
+
+def _explain_unnoted_epoch(copy: CopyView, other: CopyView, offset: int, epoch: int) -> str:
+    return (
+        f"{_quote_directory(copy.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition"
+        f" {copy.log.topic}-{copy.log.partition}, and nothing says which one counts: the last batch of {_quote_directory(copy.log)} is of leader"
+        f" epoch {epoch}, and the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}: it is older than the batch,"
+        " or the epoch is damaged; give one of the paths"
     )
 
 

@@ -172,6 +172,15 @@ class Replica:
         self.rolls = [self.rolls[0], *bases[1:]]  # segments that are emptied are put together with others
         self.is_cleaned = True
 
+    def is_damaged_at(self, offset: int) -> bool:
+        """Whether a batch with an offset is damaged."""
+        return any(held.batch.base <= offset <= held.batch.last for held in self.held if not held.whole)
+
+    def is_emptied_at(self, offset: int) -> bool:
+        """Whether the file of an offset has lost all its bytes."""
+        base = max((base for base in self.rolls if base <= offset), default=None)
+        return base is not None and base == self.emptied
+
     def files(self) -> Iterator[tuple[int, list[Held]]]:
         for at, base in enumerate(self.rolls):
             after = self.rolls[at + 1] if at + 1 < len(self.rolls) else 2**62
@@ -231,16 +240,15 @@ class Case:
 
     def can_tell(self, offset: int) -> bool:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
-        after it and those that end before it, not where all of them are damaged, and not in a last batch whose wrong
-        offsets lie beyond all copies."""
+        after it and those that end before it, not where all of them are damaged or a file has lost all its bytes, and
+        not in a last batch whose wrong offsets lie beyond all copies."""
         end = max(replica.end for replica in self.replicas)
         if offset >= end and any((held.moved_to or 0) >= end for replica in self.replicas for held in replica.held):
             return False
         valid = [each for each in self.replicas if not self.is_stale(each)]
         covering = [each for each in valid if each.start <= offset < each.end]
-        damaged = [held for each in covering for held in each.held if not held.whole]
-        hidden = sum(held.batch.base <= offset <= held.batch.last for held in damaged)
-        return len(covering) > hidden or offset >= max(each.end for each in valid)
+        hiding = [each for each in covering if each.is_emptied_at(offset) or each.is_damaged_at(offset)]
+        return len(covering) > len(hiding) or offset >= max(each.end for each in valid)
 
     def undecided(self) -> list[Replica]:
         """The stale replicas that nothing on the disks of valid ones contradicts, by comparing each batch with each."""
@@ -266,6 +274,16 @@ class Case:
     def may_look_like_loss(self) -> bool:
         """Whether compaction may have emptied the end of a segment, and no checkpoint says that there was any."""
         return any(replica.is_thinned() and not replica.is_marked for replica in self.replicas)
+
+    def has_unnoted_end(self) -> bool:
+        """Whether the last batch of a replica states a later epoch than its epoch file has."""
+        return any(
+            replica.has_lines
+            and replica.lines
+            and (last.batch.epoch if last.epoch is None else last.epoch) > max(replica.lines)
+            for replica in self.replicas
+            for last in replica.held[-1:]
+        )
 
     def is_damaged(self) -> bool:
         return any(not held.whole for replica in self.replicas for held in replica.held)
@@ -510,6 +528,18 @@ def move_beyond(random: Random, made: Case) -> Batch | None:
     return moved.batch
 
 
+def age_checkpoint(random: Random, made: Case) -> int | None:
+    """Takes the last lines of a replica's epoch file, as if it was copied before the `.log` files. Answers how many."""
+    usable = [replica for replica in made.replicas if replica.has_lines and len(replica.lines) > 1]
+    if not usable:
+        return None
+    replica = random.choice(usable)
+    kept = [*replica.lines.items()][: random.randint(1, len(replica.lines) - 1)]
+    taken = len(replica.lines) - len(kept)
+    replica.lines = dict(kept)
+    return taken
+
+
 def empty_file(random: Random, made: Case) -> int | None:
     """Takes all bytes of a `.log` before the last one of a replica. Answers its base."""
     usable = [(replica, base) for replica in made.replicas for base, held in [*replica.files()][:-1] if held]
@@ -576,6 +606,8 @@ def case(number: int) -> Case:
         cluster.log.append(f"move beyond {beyond.base}")
     if number % 7 == 3 and number % 3 and beyond is None and (base := empty_file(Random(~number), made)) is not None:
         cluster.log.append(f"empty {base}")
+    if number % 12 in (5, 7) and number % 5 > 2 and (taken := age_checkpoint(Random(~number), made)) is not None:
+        cluster.log.append(f"an older checkpoint, by {taken} lines")
     if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
     if number % 5 == 2 and (bent := bend_last(Random(~number), made)) is not None:

@@ -3,12 +3,15 @@ the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import PathError
 from tests.support import writer
 from tests.support.writer import Rec
 
@@ -126,6 +129,51 @@ def test_two_batches_of_an_epoch_that_the_checkpoint_does_not_know(turn: int, tm
         tmp_path / "B", {0: both + b"".join(make_batch(*each, "stale") for each in stale)}, [(0, 0), (1, 2)]
     )
     assert read([a, b][::turn]) == [*values([common], "both"), *values(leader, "leader")]
+
+
+COMMON, NEW_END, STALE_END = [(0, 1, 5), (2, 3, 5)], (4, 5, 6), (4, 6, 5)
+
+
+def write_common(root: Path, end: bytes, epochs: list[tuple[int, int]]) -> Path:
+    return write_replica(root, {0: b"".join(make_batch(*each, "both") for each in COMMON) + end}, epochs)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_checkpoint_older_than_the_last_batch(turn: int, tmp_path: Path) -> None:
+    """It was copied before the log. Epoch 5 gave the offset to the stale batch, so the other one is later."""
+    a = write_common(tmp_path / "A", make_batch(*NEW_END, "leader"), [(5, 0)])
+    b = write_common(tmp_path / "B", make_batch(*STALE_END, "stale"), [(5, 0)])
+    assert read([a, b][::turn]) == [*values(COMMON, "both"), *values([NEW_END], "leader")]
+
+
+@pytest.mark.parametrize("order", list(permutations("ABC")))
+@pytest.mark.parametrize("stale", [5, 6])
+def test_an_older_checkpoint_beside_one_that_has_the_epoch(order: Sequence[str], stale: int, tmp_path: Path) -> None:
+    """Whatever the order of the paths: the checkpoint of another copy has the epoch of the same batch."""
+    write_common(tmp_path / "A", make_batch(4, 5, 7, "leader"), [(5, 0)])
+    write_common(tmp_path / "B", make_batch(4, 5, 7, "leader"), [(5, 0), (7, 4)])
+    write_common(tmp_path / "C", make_batch(4, 6, stale, "stale"), [(5, 0)])
+    assert read([tmp_path / name for name in order]) == [*values(COMMON, "both"), *values([(4, 5, 7)], "leader")]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_older_checkpoint_beside_an_epoch_between(turn: int, tmp_path: Path) -> None:
+    """The checkpoint of A is older than its last batch, or the epoch of that batch is damaged. B counts only then."""
+    a = write_common(tmp_path / "A", make_batch(4, 5, 9, "leader"), [(5, 0)])
+    b = write_common(tmp_path / "B", make_batch(4, 6, 7, "stale"), [(5, 0), (7, 4)])
+    for options in ({}, {"mode": "DROPMALFORMED", "failOnDataLoss": "false"}):
+        with pytest.raises(PathError, match=r"epoch 9, and the leader-epoch-checkpoint there ends with 5.*give one of"):
+            kafkaseg.plan([a, b][::turn], **options)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_last_batch_with_a_lower_epoch_than_its_checkpoint(turn: int, tmp_path: Path) -> None:
+    """It has that of the last line. So the line of the leader contradicts it, where compaction left nothing."""
+    stale = make_batch(4, 5, 5, "stale")
+    a = write_common(tmp_path / "A", make_batch(8, 9, 6, "leader"), [(5, 0), (6, 4)])
+    b = write_common(tmp_path / "B", stale[:12] + (1).to_bytes(4) + stale[16:], [(5, 0)])
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    assert read([a, b][::turn]) == [*values(COMMON, "both"), *values([(8, 9, 6)], "leader")]
 
 
 @pytest.mark.parametrize("turn", [1, -1])
