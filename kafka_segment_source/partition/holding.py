@@ -87,7 +87,7 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
         tail = copy.tail
         if differing:
             copy.first_offset_of(segment)  # reads the file where its first batch is at a wrong place
-        before_end = _leave_gaps(copy, segment, _rate_density(copy, segment, tail.end, differing), bool(differing))
+        before_end = _rate_before_end(copy, segment, differing)
         if tail.damage is not None and not is_explained(copy, [other.copy for other in others]):
             return *before_end, (OffsetRange(tail.end), DAMAGED)
         return before_end
@@ -99,7 +99,7 @@ def _rate_segment(copy: CopyView, segment: Segment, others: list[ListedCopy]) ->
         return tuple(_rate_between_damage(copy, segment, differing))
     end = min(max(end, segment.base_offset), following)
     first = min(_find_first_offset(copy, segment), end)
-    held = (OffsetRange(first, end), _rate_density(copy, segment, end, differing))
+    held = (OffsetRange(first, end), _rate_density(copy, segment, end, differing, start=first))
     after = UNKNOWN if end < following and _begins_in_old_format(copy, segment) else VOID
     return (OffsetRange(segment.base_offset, first), VOID), held, (OffsetRange(end, following), after)
 
@@ -135,13 +135,14 @@ def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[Liste
     yield OffsetRange(reached, segment.span.end), rest
 
 
-def _leave_gaps(copy: CopyView, segment: Segment, holding: int, is_differing: bool) -> Sequence[_Rated]:
-    """Returns the offsets of a last segment, and how well they are held: `holding`, but UNKNOWN in an unproven gap.
+def _rate_before_end(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Sequence[_Rated]:
+    """Returns the offsets of a last segment, and how well they are held: UNKNOWN in an unproven gap.
 
-    is_differing: whether another copy lacks an equal segment. Only then it matters where the first batch begins.
+    Only where another copy lacks an equal segment it matters where the first batch begins.
     """
     end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)
-    first = min(_find_first_offset(copy, segment), gap.start) if is_differing else segment.base_offset
+    first = min(_find_first_offset(copy, segment), gap.start) if differing else segment.base_offset
+    holding = _rate_density(copy, segment, end, differing, start=first)
     return (
         (OffsetRange(segment.base_offset, first), VOID),
         (OffsetRange(first, gap.start), holding),

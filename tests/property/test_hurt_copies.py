@@ -89,7 +89,9 @@ class Expected:
         self.has_blank = bool(blank)
         is_torn = any(file.log for copy in blank for file in copy.files)
         is_hurt = bool(self.unheld) or self.is_cut or is_misnamed or is_emptied or is_torn
-        self.may_begin_before = bool(orphans) or is_misnamed or is_emptied or is_torn
+        # a first file from which compaction took all batches looks like one that lost them
+        is_cleaned = any(copy.is_compacted and not copy.files[0].batches for copy in counting)
+        self.may_begin_before = bool(orphans) or is_misnamed or is_emptied or is_torn or is_cleaned
         self.is_cut |= is_misnamed  # nobody knows what the file should hold
         self.may_be_said = is_hurt or self.is_compacted or any(batch.base in told for batch in unheld)
         # a segment that is missing beside old formats is not noticed (gaps.py); damage is

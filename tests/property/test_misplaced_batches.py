@@ -136,6 +136,10 @@ class Misplaced:
         if self.what == "over" and self.is_in_last_file:
             # what is left of the batch may look like a torn one
             return set(self.rows) - set(self.sound) | self.hidden
+        if self.is_indexed and self.what in ("move", "swap") and self.is_in_last_file:
+            # a batch that was the last one lies before the part that is read for the end of the copy
+            end = self._hurt.files[-1].batches[-1].batch.after
+            return {offset for offset in self.rows.keys() - self.sound.keys() if offset >= end}
         compacted_copies = [copy for copy in self.made.copies if copy.is_compacted]  # the hurt one is marked at most
         kept = [{row[0] for batch in copy.held() for row in batch.rows} for copy in compacted_copies]
         if not kept:
@@ -203,6 +207,8 @@ def make_case(number: int) -> Misplaced:
     window = (2**31, -1)
     if what == "carry":
         window = (int(place) + 1, 2**31)
+    elif what == "shift" and has_stale_end:  # a copy that has it may count only before it
+        window = (-1, 2**31)
     elif what in ("shift", "over", "raise"):  # the end may lie before what shows it
         window = (2**31, 2**31)
     elif renamed := {file.base for file in copies[hurt].files} - names:
