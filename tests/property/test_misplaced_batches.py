@@ -132,20 +132,33 @@ class Misplaced:
     @property
     def gone(self) -> set[int]:
         """Offsets of rows that may be missing without an error: those that one of the compacted copies lacks, and those
-        of a batch with a wrong offset behind what a plan may read of its file (docs/damage.md, "Two wrong offsets")."""
+        that an index leads past. So may those of a batch with a wrong offset behind what a plan may read of its file
+        (docs/damage.md, "Two wrong offsets")."""
         if self.what == "over" and self.is_in_last_file:
             # what is left of the batch may look like a torn one
             return set(self.rows) - set(self.sound) | self.hidden
-        if self.is_indexed and self.what in ("move", "swap") and self.is_in_last_file:
-            # a batch that was the last one lies before the part that is read for the end of the copy
-            end = self._hurt.files[-1].batches[-1].batch.after
-            return {offset for offset in self.rows.keys() - self.sound.keys() if offset >= end}
         compacted_copies = [copy for copy in self.made.copies if copy.is_compacted]  # the hurt one is marked at most
         kept = [{row[0] for batch in copy.held() for row in batch.rows} for copy in compacted_copies]
         if not kept:
-            return set()
+            return self._passed_by_index
         unread = self.carried if self.what == "shift" and self._is_behind_seam() else set()
         return set(self.rows) - set(self.sound).intersection(*kept) | unread
+
+    @property
+    def _passed_by_index(self) -> set[int]:
+        """Offsets of a batch that no other copy has, and that an entry of the index leads past (docs/damage.md, "Bytes
+        that are not read"): it moved to a place before that entry."""
+        base = int(self.made.notes[0].split()[-1])
+        file = next((file for file in self._hurt.files if file.base == base), None)
+        if self.what not in ("move", "swap") or file is None or not file.index:
+            return set()
+        entry = int.from_bytes(file.index[-4:])  # a position
+        passed: set[int] = set()
+        for at, held in enumerate(file.batches):
+            position = sum(len(other.batch.data) for other in file.batches[:at])
+            if position < entry and any(later.batch.base < held.batch.base for later in file.batches[at + 1 :]):
+                passed |= {row[0] for row in held.batch.rows}
+        return passed - self.sound.keys()
 
     @property
     def hidden(self) -> set[int]:
