@@ -1633,7 +1633,7 @@ LOOSENED = [
         ),
         (
             "holding: a last segment holds nothing below its first batch, whatever its name says",
-            "first = min(_find_first_offset(copy, segment), gap.start) if is_differing else segment.base_offset",
+            "first = min(_find_first_offset(copy, segment), gap.start) if differing else segment.base_offset",
             "first = segment.base_offset",
         ),
         (
@@ -2306,6 +2306,20 @@ LOOSENED = [
         ("stream: what is gone is a loss", "        if gone:\n", "        if False:\n"),
     ),
     *_of(
+        "planning/withheld_rows.py",
+        _TRANSACTIONS,
+        (
+            "transactions: a plan says when an open one began",
+            "format_millis(header.first_timestamp)",
+            "format_millis(header.max_timestamp)",
+        ),
+        (
+            "transactions: nobody is told to abort what may have ended",
+            "    if missing is None:\n",
+            "    if True:\n",
+        ),
+    ),
+    *_of(
         "planning/open_transactions.py",
         _TRANSACTIONS,
         (
@@ -2317,16 +2331,6 @@ LOOSENED = [
             "transactions: index files tell of a missing end",
             "        if self.is_at_end:\n",
             "        if False:\n",
-        ),
-        (
-            "transactions: a plan says when an open one began",
-            "format_millis(header.first_timestamp)",
-            "format_millis(header.max_timestamp)",
-        ),
-        (
-            "transactions: nobody is told to abort what may have ended",
-            "    if replay.missing is None:\n",
-            "    if True:\n",
         ),
         (
             "transactions: a copy that begins later may not know what was open",

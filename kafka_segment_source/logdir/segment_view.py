@@ -380,3 +380,9 @@ class SegmentView:
     ) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def find_header(segment: Segment, offset: int, trust: Trust) -> BatchHeader | None:
+    """Returns the header of the batch that holds `offset`, or of the first after it. None if none is proven."""
+    with SegmentView(segment, trust) as view:
+        return next(view.headers_from(offset), None)

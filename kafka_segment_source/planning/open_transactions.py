@@ -1,4 +1,4 @@
-"""Finds the transactions that are open at the end of a log, and says what they withhold. It runs on the driver.
+"""Finds the transactions that are open at the end of a log. It runs on the driver.
 
 The newest `.snapshot` has the transactions that were open at its offset. The batches after it, up to the end of the
 log, show how this changed (Kafka: ProducerStateManager, ProducerAppendInfo). Without a usable snapshot, the log is read
@@ -15,7 +15,7 @@ does not end the log here, and a warning reports it. Reading judges its rows: lo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -26,23 +26,22 @@ from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.producer_snapshots import ProducerState, newest_state
-from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import PartitionLog, Segment
+from kafka_segment_source.logdir.segment_view import SegmentView, find_header
+from kafka_segment_source.logdir.segments import PartitionLog
+from kafka_segment_source.planning.withheld_rows import describe_undecided, describe_withheld
 from kafka_segment_source.reading.following import list_whole, whole_split
-from kafka_segment_source.reporting import Warnings, name_some
+from kafka_segment_source.reporting import Warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.ahead import map_ahead
 from kafka_segment_source.storage.files import file_version
 from kafka_segment_source.storage.paths import parent_of
 from kafka_segment_source.storage.store import FileVersion
-from kafka_segment_source.times import format_millis
 from kafka_segment_source.transactions.producers import DATA, HOLE, Event, Producers, Runs, list_events
 from kafka_segment_source.transactions.small_segments import SegmentEvents, read_small_segment
 from kafka_segment_source.transactions.stretches import Stretch, first_void
 from kafka_segment_source.transactions.walk import walk_split
-from kafka_segment_source.trust import Policy, Trust
+from kafka_segment_source.trust import Policy
 
-_MOST_NAMED = 5  # open transactions in one warning
 _MOST_SKIPPED = 100  # places of damage that a stream looks at again
 
 
@@ -92,14 +91,15 @@ def find_stable_end(
     if waiting or undecided:
         replay.confirm()
     if undecided and memory is None:
-        warnings.add(_describe_undecided(replay.log, undecided, replay.missing, policy.trust), "undecided transactions")
+        warnings.add(describe_undecided(replay.log, undecided, replay.missing, policy.trust), "undecided transactions")
     if not waiting:
         # a broker may write a new transaction after this offset, into preallocated space
         return min(end, replay.reached) if replay.is_at_end else end
     stable = min(waiting.values())
     if memory is not None:
         return stable
-    warnings.add(_describe_withheld(replay, waiting, stable, end), "open transactions")
+    said = describe_withheld(replay.log, waiting, replay.missing, stable, end, policy.trust)
+    warnings.add(said, "open transactions")
     return stable
 
 
@@ -212,7 +212,7 @@ class _Replay:
         """Finds the batch that ends right before an offset, and its file. None if there is no such batch."""
         for segment in self.log.segments:
             if segment.base_offset < offset <= min(segment.span.end, segment.offsets.end):
-                header = next(_read_headers(segment, offset - 1, self.policy.trust), None)
+                header = find_header(segment, offset - 1, self.policy.trust)
                 if header is not None and header.last_offset == offset - 1:
                     return segment.path, place_of(header)
         return None
@@ -249,7 +249,7 @@ class _Replay:
                 and parent_of(segment.path) == directory
                 and segment.offsets.start < offset <= segment.offsets.end
             ):
-                return offset == after or next(_read_headers(segment, offset - 1, self.policy.trust), None) is not None
+                return offset == after or find_header(segment, offset - 1, self.policy.trust) is not None
         return False
 
     def _walk_segments(self, offset: int) -> Generator[SegmentEvents, None, None]:
@@ -341,69 +341,3 @@ class _Replay:
 def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
     """Whether a state shows that every transaction which began before an offset has ended."""
     return state is not None and min([state.offset, *state.open_transactions.values()]) >= offset
-
-
-# ---- what the plan says ----
-
-
-def _describe_withheld(replay: _Replay, waiting: dict[int, int], stable: int, end: int) -> str:
-    """One sentence about the open transactions and the rows that they withhold."""
-    log, trust = replay.log, replay.policy.trust
-    if replay.missing is None:
-        advice = (
-            f"one that stays open for long is hanging, and kafka-transactions.sh abort --topic {log.topic} --partition"
-            f" {log.partition} --start-offset {stable} on the brokers ends it"
-        )
-    else:
-        advice = f"as offsets from {replay.missing} on are missing, they may have begun before"
-    return (
-        f"partition {log.topic}-{log.partition} ends at its last stable offset, {stable} (isolationLevel=read_committed):"
-        f" {_count_bytes_from(log, stable, end, trust):,} bytes from there on are withheld, as transactions are open of"
-        f" {_name_transactions(log, [*waiting.items()], trust)}; {advice}"
-    )
-
-
-def _describe_undecided(log: PartitionLog, undecided: list[tuple[int, int]], missing: int | None, trust: Trust) -> str:
-    """One sentence about the transactions that may have ended in missing offsets."""
-    return (
-        f"partition {log.topic}-{log.partition}: it is not known how the transactions of"
-        f" {_name_transactions(log, undecided, trust)} ended, as offsets from {missing} on are missing"
-        " (isolationLevel=read_committed); their rows are lost, and failOnDataLoss=false withholds them"
-    )
-
-
-def _name_transactions(log: PartitionLog, transactions: list[tuple[int, int]], trust: Trust) -> str:
-    """Names transactions by producer id and first offset, the oldest first."""
-
-    def name(transaction: tuple[int, int]) -> str:
-        producer_id, first = transaction
-        return f"producer {producer_id} since offset {first} ({_describe_begin(log, first, trust)})"
-
-    return name_some(sorted(transactions, key=lambda transaction: transaction[1]), _MOST_NAMED, name)
-
-
-def _describe_begin(log: PartitionLog, first: int, trust: Trust) -> str:
-    """When a transaction began: the timestamp of its first record, as in view=transactions."""
-    holding = [segment for segment in log.segments if segment.base_offset <= first]
-    header = next(_read_headers(holding[-1], first, trust), None) if holding else None
-    return "before the files begin" if header is None else format_millis(header.first_timestamp)
-
-
-def _count_bytes_from(log: PartitionLog, stable: int, end: int, trust: Trust) -> int:
-    """Counts the bytes of the log from the offset `stable`, to the end of the segment before or at `end`."""
-    total = 0
-    for segment in log.segments:
-        if segment.base_offset >= end or segment.span.end <= stable:
-            continue
-        header = next(_read_headers(segment, stable, trust), None) if segment.base_offset < stable else None
-        total += segment.size - (0 if header is None else header.position)
-    return total
-
-
-def _read_headers(segment: Segment, offset: int, trust: Trust) -> Iterator[BatchHeader]:
-    """Yields proven headers of a segment, from the batch that holds `offset`. It ends early where a proof fails."""
-    with SegmentView(segment, trust) as view:
-        for header in view.headers_from(offset):
-            if header is None:
-                return
-            yield header
