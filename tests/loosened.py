@@ -1903,6 +1903,11 @@ LOOSENED = [
             "return False",
         ),
         (
+            "copies: damage with the same header shows it too",
+            "        return has_damaged_twin(other, last)\n",
+            "        return False\n",
+        ),
+        (
             "copies: an epoch that a checkpoint may lack does not decide alone",
             "(epoch := _find_unnoted_epoch(copies[loser], parting.first)) > named[winner]:",
             "(epoch := 0):",

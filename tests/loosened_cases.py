@@ -67,6 +67,7 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: a last batch that alone states another epoch than the last line is of that one",
         "copies: a batch of the last line's epoch in another copy shows that the line is old",
         "copies: a checkpoint that has the epoch of the same batch shows it too",
+        "copies: damage with the same header shows it too",
         "copies: an epoch that a checkpoint may lack does not decide alone",
     ),
     "lost segments": (

@@ -179,15 +179,18 @@ def _note_odd_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
         copy.has_odd_epoch = possible != {last.leader_epoch}
         copy.least_epoch = min(possible, default=UNKNOWN)
     if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
-        copy.has_old_checkpoint = any(_shows_old_checkpoint(copy, last, *pair) for pair in there if pair[0] is not copy)
+        others = (pair for pair in found if pair[0] is not copy)
+        copy.has_old_checkpoint = any(_shows_old_checkpoint(copy, last, *pair) for pair in others)
 
 
-def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader) -> bool:
+def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> bool:
     """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
 
-    The checkpoint of the other copy has the epoch for the same batch. Or the last epoch of the copy's checkpoint gave
-    the offset to another batch.
+    The checkpoint of the other copy has the epoch for the same batch, or its damage there begins with the same header.
+    Or the last epoch of the copy's checkpoint gave the offset to another batch.
     """
+    if batch is None or batch.base_offset > last.base_offset:
+        return has_damaged_twin(other, last)
     if _identify(batch) == _identify(last):
         return batch.leader_epoch == last.leader_epoch == epoch_at(other.epochs, last.base_offset)
     return relate_batches(copy, last._replace(leader_epoch=copy.epochs[-1][0]), other, batch) == CONFLICT

@@ -157,6 +157,16 @@ def test_an_older_checkpoint_beside_one_that_has_the_epoch(order: Sequence[str],
 
 
 @pytest.mark.parametrize("turn", [1, -1])
+def test_an_older_checkpoint_beside_damage_in_the_same_batch(turn: int, tmp_path: Path) -> None:
+    """The header of the damaged batch is that of the whole one, so it is read from there."""
+    new, later = make_batch(*NEW_END, "leader"), make_batch(6, 7, 7, "later")
+    a = write_common(tmp_path / "A", new, [(5, 0)])
+    b = write_common(tmp_path / "B", new[:-1] + b"?" + later, [(5, 0), (6, 4), (7, 6)])
+    wanted = [*values(COMMON, "both"), *values([NEW_END], "leader"), *values([(6, 7, 7)], "later")]
+    assert read([a, b][::turn]) == wanted
+
+
+@pytest.mark.parametrize("turn", [1, -1])
 def test_an_older_checkpoint_beside_an_epoch_between(turn: int, tmp_path: Path) -> None:
     """The checkpoint of A is older than its last batch, or the epoch of that batch is damaged. B counts only then."""
     a = write_common(tmp_path / "A", make_batch(4, 5, 9, "leader"), [(5, 0)])
