@@ -50,7 +50,7 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
     """Whether the last common batch is the same in both, so that nothing below it can differ.
 
     It is found by the index. So it answers True alone with proof: whatever else it meets may be damage. Formats without
-    epochs show no more than this.
+    epochs show no more than this. Two batches with other bytes are the same one only by an epoch that is not in doubt.
     """
     low, high = (one, other) if one.end <= other.end else (other, one)
     batch = low.batch_at(low.end - 1)
@@ -59,11 +59,18 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
     twin = high.batch_at(min(batch.last_offset, low.end - 1))
     if twin is None:
         return False
+    if batch.crc != twin.crc and not (_is_noted(low, batch) and _is_noted(high, twin)):
+        return False
     following = _find_following(high, twin)
     if following is not None and 0 <= following.leader_epoch < twin.leader_epoch:
         return False  # what lies behind is of another history
     shown = relate_batches(low, batch, high, twin)
     return shown == SAME or (shown == SILENT and UNKNOWN in (batch.leader_epoch, twin.leader_epoch))
+
+
+def _is_noted(copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether no line of a copy's checkpoint says that the leader epoch of a batch is too late."""
+    return not copy.epochs or batch.leader_epoch <= copy.epochs[-1][0]
 
 
 def follow_each_other(one: CopyView, other: CopyView) -> bool:
