@@ -44,6 +44,8 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "chain: but a copy that has a record for every offset is whole, whatever the cleaner of the other one wrote",
         "chain: of copies that both lack records, the one with fewer bytes holds the same offsets less well",
         "chain: a copy with more bytes than a whole one may lack records",
+        "chain: what a file lacks before its first batch does not count against the others in it",
+        "chain: nor does it in a last file",
         "chain: a copy without a batch that begins behind the others shows that the log went on",
         "chain: bytes of later offsets do not explain damage",
         "histories: a last batch whose epoch its own checkpoint does not know decides nothing",

@@ -142,7 +142,7 @@ def _rate_before_end(copy: CopyView, segment: Segment, differing: list[ListedCop
     """
     end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)
     first = min(_find_first_offset(copy, segment), gap.start) if differing else segment.base_offset
-    holding = _rate_density(copy, segment, end, differing, start=first)
+    holding = _rate_density(copy, segment, end, differing, start=gap.end if first == gap.start else first)
     return (
         (OffsetRange(segment.base_offset, first), VOID),
         (OffsetRange(first, gap.start), holding),

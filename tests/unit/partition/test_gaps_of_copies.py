@@ -98,6 +98,15 @@ def test_a_copy_that_compaction_thinned_most_beside_a_whole_one(turn: int, tmp_p
 
 
 @TURNS
+@pytest.mark.parametrize("rest", [{}, {8: "[8-9 e0]"}], ids=["last file", "earlier file"])
+def test_a_first_file_that_names_offsets_of_another_copy(rest: dict[int, str], turn: int, tmp_path: Path) -> None:
+    """It is whole from its first batch on, whatever it lacks before."""
+    emptied, thinned, start = {0: "[4-6 e0]"}, {4: "[4-6 e0 (4,6)] [8-9 e0]"}, {0: "[0-3 e0]"}
+    paths = write_copies(tmp_path, emptied | rest, thinned, start)[::turn]
+    assert read(paths) == rows(*range(7), 8, 9)
+
+
+@TURNS
 def test_a_gap_before_the_last_batch_that_is_in_every_copy(turn: int, tmp_path: Path) -> None:
     """Nothing proves the offset of the last batch, but no copy has anything in the gap."""
     log = {10: "[10-13 e0] [18-21 e0]"}
