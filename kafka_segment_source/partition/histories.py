@@ -338,10 +338,11 @@ def _find_unnoted_epoch(copy: CopyView, first: int) -> int:
 
     first: the offset from which on both are proven to differ.
     """
-    last, believed = copy.last_batch, _find_last(copy)
-    if last is None or believed is None or first < last.base_offset or copy.has_odd_epoch:
+    last, believed = copy.last_batch, next(walk_backward(copy), None)
+    if last is None or not copy.epochs or copy.has_odd_epoch or believed == last:
         return UNKNOWN
-    return last.leader_epoch if last.leader_epoch > believed.leader_epoch else UNKNOWN
+    contradicts_before = believed is not None and believed.last_offset >= first
+    return UNKNOWN if contradicts_before or last.leader_epoch < copy.epochs[-1][0] else last.leader_epoch
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:

@@ -323,9 +323,11 @@ def find_shared_end(one: Replica, other: Replica) -> int:
 
 def contradict(stale: Replica, valid: Replica) -> bool:
     """Whether files prove that two replicas have different histories: two batches of different epochs at one offset, or
-    a lower epoch at a higher offset, or a line that its own batches bear out against the last batch of the other."""
-    for mine in stale.sound():
-        for theirs in valid.sound():
+    a lower epoch at a higher offset, or a line that its own batches bear out against the last batch of the other. A
+    batch whose offset nothing proves shows nothing."""
+    proven = [[held for held in each.held if not is_in_doubt(each, held)] for each in (stale, valid)]
+    for mine in proven[0]:
+        for theirs in proven[1]:
             one, other = mine.batch, theirs.batch
             low, high = (one, other) if one.base <= other.base else (other, one)
             if high.epoch < low.epoch or (high.base <= low.last and high.epoch != low.epoch):
