@@ -1853,6 +1853,11 @@ LOOSENED = [
             "is_doubtful = (is_odd",
         ),
         (
+            "copies: a last batch that alone states another epoch than the last line is of that one",
+            "if is_doubtful and copy.epochs and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):",
+            "if False:",
+        ),
+        (
             "histories: an epoch in doubt does not make two batches the same one",
             "if batch.crc != twin.crc and not (_is_noted(low, batch) and _is_noted(high, twin)):",
             "if False:",
@@ -1906,11 +1911,6 @@ LOOSENED = [
     *_of(
         "partition/histories.py",
         "tests/unit/partition/test_stale_ends.py",
-        (
-            "copies: a last batch that alone states another epoch than the last line is of that one",
-            "if believed != last and last.base_offset >= start:",
-            "if False:",
-        ),
         (
             "copies: a batch of the last line's epoch in another copy shows that the line is old",
             "return relate_batches(copy, last._replace(leader_epoch=copy.epochs[-1][0]), other, batch) == CONFLICT",

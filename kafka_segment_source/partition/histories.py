@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import allow_loss
@@ -317,19 +317,11 @@ def find_believed_lines(copy: CopyView) -> Epochs:
 
 
 def _find_last(copy: CopyView) -> BatchHeader | None:
-    """Finds the last batch of a copy whose epoch may be believed, with that epoch.
-
-    One that has the epoch of the last line is. If it alone states another one, it has that of the last line: a broker
-    notes an epoch before it appends the first batch of it.
-    """
+    """Finds the last batch of a copy whose epoch may be believed, with that epoch."""
     last = copy.last_batch
     if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.has_old_checkpoint:
         return last
-    believed = next(walk_backward(copy), None)
-    latest, start = copy.epochs[-1]
-    if believed != last and last.base_offset >= start:
-        return last._replace(leader_epoch=latest)
-    return believed
+    return next(walk_backward(copy), None)
 
 
 def _find_unnoted_epoch(copy: CopyView, first: int) -> int:
@@ -338,10 +330,10 @@ def _find_unnoted_epoch(copy: CopyView, first: int) -> int:
 
     first: the offset from which on both are proven to differ.
     """
-    last, believed = copy.last_batch, next(walk_backward(copy), None)
-    if last is None or not copy.epochs or copy.has_odd_epoch or believed == last:
+    last, believed = copy.last_batch, [*islice(walk_backward(copy), 2)]
+    if last is None or not copy.epochs or copy.has_odd_epoch or last in believed:
         return UNKNOWN
-    contradicts_before = believed is not None and believed.last_offset >= first
+    contradicts_before = any(first <= batch.last_offset < last.base_offset for batch in believed)
     return UNKNOWN if contradicts_before or last.leader_epoch < copy.epochs[-1][0] else last.leader_epoch
 
 

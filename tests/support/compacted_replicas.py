@@ -275,6 +275,11 @@ class Case:
         """Whether compaction may have emptied the end of a segment, and no checkpoint says that there was any."""
         return any(replica.is_thinned() and not replica.is_marked for replica in self.replicas)
 
+    def has_bent_epoch(self) -> bool:
+        """Whether the leader epoch of a batch has a flipped bit, beside a stale replica."""
+        is_bent = any(held.epoch is not None for replica in self.replicas for held in replica.held)
+        return is_bent and any(self.is_stale(replica) for replica in self.replicas)
+
     def has_unnoted_end(self) -> bool:
         """Whether the last batch of a replica states a later epoch than its epoch file has."""
         return any(
