@@ -68,8 +68,8 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: one whose history lost comes after the others",
         "copies: a last batch that alone states another epoch than the last line is of that one",
         "copies: a batch of the last line's epoch in another copy shows that the line is old",
-        "copies: a checkpoint that has the epoch of the same batch shows it too",
-        "copies: damage with the same header shows it too",
+        "copies: a checkpoint that has the epoch for that offset shows it too",
+        "copies: but not if it contradicts the batch before",
         "copies: an epoch that a checkpoint may lack does not decide alone",
     ),
     "lost segments": (

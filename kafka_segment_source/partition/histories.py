@@ -186,14 +186,14 @@ def _note_odd_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
 def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> bool:
     """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
 
-    The checkpoint of the other copy has the epoch for the same batch, or its damage there begins with the same header.
+    The checkpoint of the other copy has the epoch for that offset, and no later one for the batch before than it has.
     Or the last epoch of the copy's checkpoint gave the offset to another batch.
     """
-    if batch is None or batch.base_offset > last.base_offset:
-        return has_damaged_twin(other, last)
-    if _identify(batch) == _identify(last):
-        return batch.leader_epoch == last.leader_epoch == epoch_at(other.epochs, last.base_offset)
-    return relate_batches(copy, last._replace(leader_epoch=copy.epochs[-1][0]), other, batch) == CONFLICT
+    if epoch_at(other.epochs, last.base_offset) == last.leader_epoch:
+        before = next((header for header in walk_backward(copy) if header.base_offset < last.base_offset), None)
+        return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch
+    noted = last._replace(leader_epoch=copy.epochs[-1][0])
+    return batch is not None and relate_batches(copy, noted, other, batch) == CONFLICT
 
 
 def _identify(batch: BatchHeader) -> tuple[int, int, int]:

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError
+from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, PathError
 from kafka_segment_source.inspection.verification import verify_source
 from kafka_segment_source.zones.making import map_segment
 from kafka_segment_source.zones.update_plan import plan_updates
 from kafka_segment_source.zones.updates import ZoneMapSummary, finish_update
 from tests.support.cases import count_cases
-from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_of, open_producers, put
+from tests.support.hurt_copies import TOPIC, Batch, Case, Copy, Row, case, fate_of, has_unnoted_end, open_producers, put
 from tests.support.numbered import check_part, run_numbered
 from tests.support.reads import options_in, view_in
 from tests.support.simulated_copies import LENIENT, same, scanned, show, streamed
@@ -176,7 +176,12 @@ def check(number: int) -> str:
     """Tries one case; answers what it was in a word."""
     files = SimulatedFiles()
     with without_pauses():
-        return _check(number, files)
+        try:
+            return _check(number, files)
+        except PathError:
+            if has_unnoted_end(case(number)):
+                return "undecided"
+            raise
 
 
 def _check(number: int, files: SimulatedFiles) -> str:

@@ -482,6 +482,21 @@ def bend_last(random: Random, copy: Copy) -> int | None:
     )
 
 
+def has_unnoted_end(made: Case) -> bool:
+    """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, beside a copy with
+    a stale end. The checkpoint may be the older one (docs/damage.md, "Where an error says more than is lost")."""
+    if all(copy.diverged is None for copy in made.copies):
+        return False
+    for copy in made.copies:
+        last = next((file for file in reversed(copy.files) if file.batches), None)
+        if copy.epochs is not None and last is not None:
+            position = sum(len(held.batch.data) for held in last.batches[:-1])
+            stated = int.from_bytes(last.log[position + 12 : position + 16], signed=True)
+            if stated > int(copy.epochs.split()[-2]):
+                return True
+    return False
+
+
 def _flip_epoch(random: Random, file: File, at: int) -> int:
     position = sum(len(each.batch.data) for each in file.batches[:at])
     log = bytearray(file.log)

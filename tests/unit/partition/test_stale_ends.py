@@ -189,10 +189,10 @@ def test_a_last_batch_with_a_lower_epoch_than_its_checkpoint(turn: int, tmp_path
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_wrong_last_epoch_that_is_the_one_of_the_leader(turn: int, tmp_path: Path) -> None:
     """Compaction left the batch of the leader no record. So only the epoch would say that the stale one is the same."""
-    stale = make_batch(4, 5, 5, "stale")
-    emptied = writer.record_batch([], base_offset=4, leader_epoch=6, last_offset_delta=1)
+    before, stale = make_batch(4, 5, 5, "stale"), make_batch(6, 7, 5, "stale")
+    emptied = writer.record_batch([], base_offset=6, leader_epoch=6, last_offset_delta=1)
     a = write_common(tmp_path / "A", emptied + make_batch(8, 9, 6, "leader"), [(5, 0), (6, 4)])
-    b = write_common(tmp_path / "B", stale[:12] + (6).to_bytes(4) + stale[16:], [(5, 0)])
+    b = write_common(tmp_path / "B", before + stale[:12] + (6).to_bytes(4) + stale[16:], [(5, 0)])
     (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
     assert read([a, b][::turn]) == [*values(COMMON, "both"), *values([(8, 9, 6)], "leader")]
 
