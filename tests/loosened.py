@@ -1853,6 +1853,11 @@ LOOSENED = [
             "is_doubtful = (is_odd",
         ),
         (
+            "histories: nor does one that is later than the batch before, which it does not know either",
+            "is_unnoted = after is None and noted != UNKNOWN and max(first, noted) < epoch and _is_last(copy, batch)",
+            "is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)",
+        ),
+        (
             "copies: a last batch that alone states another epoch than the last line is of that one",
             "if is_doubtful and copy.epochs and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):",
             "if False:",
@@ -1928,8 +1933,13 @@ LOOSENED = [
         ),
         (
             "copies: an epoch that a checkpoint may lack does not decide alone",
-            "(epoch := _find_unnoted_epoch(copies[loser], parting.first)) > named[winner]:",
-            "(epoch := 0):",
+            "if others is not None and _list_ends(fences) != _list_ends(others):",
+            "if False:",
+        ),
+        (
+            "copies: unless a batch before it does",
+            "if not _may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):",
+            "if not _may_lack_epoch(copy):",
         ),
     ),
     *_of(

@@ -71,6 +71,7 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: a checkpoint that has the epoch for that offset shows it too",
         "copies: but not if it contradicts the batch before",
         "copies: an epoch that a checkpoint may lack does not decide alone",
+        "copies: unless a batch before it does",
     ),
     "lost segments": (
         "transactions: what is open before missing offsets does not end the log",

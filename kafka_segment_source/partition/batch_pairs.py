@@ -261,7 +261,8 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. The one
     that has the epoch of the checkpoint is right. A broker notes an epoch before it appends the first batch of it
     (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines. So it may
-    be if another copy has the same batch with another epoch. It comes with the epoch of the last line then.
+    be if another copy has the same batch with another epoch. It comes with the epoch of the last line then, or with the
+    one of the batch before if that is later.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
@@ -272,12 +273,12 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
         before = next(batches, None)
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
-        is_unnoted = after is None and first <= noted < epoch and noted != UNKNOWN and _is_last(copy, batch)
+        is_unnoted = after is None and noted != UNKNOWN and max(first, noted) < epoch and _is_last(copy, batch)
         is_unnoted = is_unnoted and not copy.has_old_checkpoint
         is_odd = (falls and (last == UNKNOWN or first <= last)) or (copy.has_odd_epoch and _is_last(copy, batch))
         is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
         if is_doubtful and copy.epochs and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):
-            batch, is_doubtful = batch._replace(leader_epoch=noted), False
+            batch, is_doubtful = batch._replace(leader_epoch=max(first, noted)), False
         if is_doubtful and following is not None and after is following:
             yield _Witness(following, is_doubtful=False)
         yield _Witness(batch, is_doubtful)

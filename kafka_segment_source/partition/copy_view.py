@@ -311,7 +311,10 @@ class CopyView:
         return None if segment is None else self.rows_in(header, segment)
 
     def rows_in(self, header: BatchHeader, segment: Segment) -> Rows | None:
-        """Returns the records of a batch of a segment, or None if they cannot be decoded."""
+        """Returns the records of a batch of a segment, or None if they cannot be decoded, as those of a torn one."""
+        with self.open_view(segment) as view:
+            if view.probe.proven(header.position) is None:
+                return None
         # imported here, so that the kernels are loaded only for reading whole segments
         from kafka_segment_source.partition.survey import rows_of
 

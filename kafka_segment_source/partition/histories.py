@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import allow_loss
@@ -107,10 +107,58 @@ _Line = tuple[int, tuple[int, int]]  # the offset of a line; the last epoch of t
 def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     """Returns which copies lose which offsets, at most one fence for each.
 
-    Raises PathError if copies contradict each other and no epoch decides.
+    Raises PathError if copies contradict each other and no epoch decides. So it does if the epoch of a last batch
+    decides that its checkpoint may lack.
     """
     for copy in copies:
         _note_odd_epoch(copy, copies)
+    fences = _find_fences(copies)
+    for at, copy in enumerate(copies):
+        if not _may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):
+            continue
+        others = _find_fences_with_its_epoch(copies, at)
+        if others is not None and _list_ends(fences) != _list_ends(others):
+            raise PathError(_explain_undecided_epoch(copies, at, fences, others))
+    return fences
+
+
+def _may_lack_epoch(copy: CopyView) -> bool:
+    """Whether a copy's checkpoint lacks the leader epoch of its last batch: it is older, or that epoch is damaged."""
+    last = copy.last_batch
+    if last is None or not copy.epochs or last.leader_epoch <= copy.epochs[-1][0] or copy.has_odd_epoch:
+        return False
+    return next(walk_backward(copy), None) != last
+
+
+def _is_fenced_before_last(copies: Sequence[CopyView], at: int, fences: Sequence[Fence]) -> bool:
+    """Whether copy number `at` is fenced as a batch before its last one contradicts another copy."""
+    before = _find_before_last(copies[at])
+    first = next((fence.first for fence in fences if fence.loser == at), MAX_OFFSET)
+    return before is not None and first <= before.last_offset
+
+
+def _find_before_last(copy: CopyView) -> BatchHeader | None:
+    last = copy.last_batch
+    return None if last is None else next(walk_backward(copy, last.base_offset), None)
+
+
+def _find_fences_with_its_epoch(copies: Sequence[CopyView], at: int) -> list[Fence] | None:
+    """Returns the fences where the last batch of copy number `at` has the epoch that it states. None if it cannot have
+    it: one leader would have written two different batches."""
+    copies[at].has_old_checkpoint = True
+    try:
+        return _find_fences(copies)
+    except PathError:
+        return None
+    finally:
+        copies[at].has_old_checkpoint = False
+
+
+def _list_ends(fences: Sequence[Fence]) -> list[tuple[int, int]]:
+    return [(fence.loser, fence.end) for fence in fences]
+
+
+def _find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     if not any(_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)):
         return []
     ends = [copy.end for copy in copies]
@@ -144,8 +192,6 @@ def _find_fence(
         parting = _find_divergence(copies[loser], ends[loser], copies[winner], ends[winner])
         if parting is not None and named[loser] == named[winner]:
             raise PathError(explain_conflict(copies[loser], copies[winner], parting.first))
-        if parting is not None and (epoch := _find_unnoted_epoch(copies[loser], parting.first)) > named[winner]:
-            raise PathError(_explain_unnoted_epoch(copies[loser], copies[winner], parting.first, epoch))
         if parting is not None:
             losses.append((winner, parting))
     if not losses:
@@ -190,7 +236,7 @@ def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, ba
     Or the last epoch of the copy's checkpoint gave the offset to another batch.
     """
     if epoch_at(other.epochs, last.base_offset) == last.leader_epoch:
-        before = next((header for header in walk_backward(copy) if header.base_offset < last.base_offset), None)
+        before = _find_before_last(copy)
         return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch
     noted = last._replace(leader_epoch=copy.epochs[-1][0])
     return batch is not None and relate_batches(copy, noted, other, batch) == CONFLICT
@@ -324,19 +370,6 @@ def _find_last(copy: CopyView) -> BatchHeader | None:
     return next(walk_backward(copy), None)
 
 
-def _find_unnoted_epoch(copy: CopyView, first: int) -> int:
-    """Returns the leader epoch of a copy's last batch, if it is later than all lines of its checkpoint, and nothing
-    shows which of the two is wrong. UNKNOWN else, also if the copy contradicts another one before that batch.
-
-    first: the offset from which on both are proven to differ.
-    """
-    last, believed = copy.last_batch, [*islice(walk_backward(copy), 2)]
-    if last is None or not copy.epochs or copy.has_odd_epoch or last in believed:
-        return UNKNOWN
-    contradicts_before = any(first <= batch.last_offset < last.base_offset for batch in believed)
-    return UNKNOWN if contradicts_before or last.leader_epoch < copy.epochs[-1][0] else last.leader_epoch
-
-
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
     """Whether the first batch of a copy at or above the offset of a line is of its epoch or of a later one. It may be
     damaged or torn, at the end."""
@@ -410,11 +443,19 @@ def _state_epoch(copy: CopyView, offset: int, epoch: int) -> str:
     )
 
 
-def _explain_unnoted_epoch(copy: CopyView, other: CopyView, offset: int, epoch: int) -> str:
+def _explain_undecided_epoch(
+    copies: Sequence[CopyView], at: int, fences: Sequence[Fence], others: Sequence[Fence]
+) -> str:
+    """One sentence. fences: without the epoch of the last batch of copy number `at`. others: with it."""
+    copy = copies[at]
+    last = copy.last_batch
+    assert last is not None
+    fence = next(fence for fence in (*fences, *others) if at in (fence.loser, fence.winner))
+    other = copies[fence.winner if fence.loser == at else fence.loser]
     return (
-        f"{_quote_directory(copy.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition"
-        f" {copy.log.topic}-{copy.log.partition}, and nothing says which one counts: the last batch of {_quote_directory(copy.log)} is of leader"
-        f" epoch {epoch}, and the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}: it is older than the batch,"
+        f"{_quote_directory(copy.log)} and {_quote_directory(other.log)} hold different histories of partition"
+        f" {copy.log.topic}-{copy.log.partition} from offset {fence.first} on, and nothing says which one counts: the last batch of {_quote_directory(copy.log)} is of leader"
+        f" epoch {last.leader_epoch}, and the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}: it is older than the batch,"
         " or the epoch is damaged; give one of the paths"
     )
 

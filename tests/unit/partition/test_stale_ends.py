@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import PathError
+from kafka_segment_source.errors import DataLossError, PathError
 from tests.support import writer
 from tests.support.writer import Rec
 
@@ -174,6 +174,38 @@ def test_an_older_checkpoint_beside_an_epoch_between(turn: int, tmp_path: Path) 
     for options in ({}, {"mode": "DROPMALFORMED", "failOnDataLoss": "false"}):
         with pytest.raises(PathError, match=r"epoch 9, and the leader-epoch-checkpoint there ends with 5.*give one of"):
             kafkaseg.plan([a, b][::turn], **options)
+
+
+@pytest.mark.parametrize("start", [6, 7])
+@pytest.mark.parametrize("epoch", [5, 7])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_older_checkpoint_before_batches_of_an_earlier_epoch(
+    turn: int, epoch: int, start: int, tmp_path: Path
+) -> None:
+    """They go on where the last batch ends, unless its epoch is what it states."""
+    a = write_common(tmp_path / "A", make_batch(4, 5, 9, "leader"), [(5, 0)])
+    b = write_replica(tmp_path / "B", {start: make_batch(start, start + 1, epoch, "stale")}, [])
+    with pytest.raises(PathError, match=r"epoch 9, and the leader-epoch-checkpoint there ends with 5.*give one of"):
+        kafkaseg.plan([a, b][::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_older_checkpoint_and_a_wrong_last_epoch(turn: int, tmp_path: Path) -> None:
+    """The batch before is of an epoch that the checkpoint lacks too, and contradicts the leader's."""
+    a = write_common(tmp_path / "A", make_batch(4, 5, 7, "leader"), [(5, 0), (7, 4)])
+    b = write_common(tmp_path / "B", make_batch(4, 4, 6, "stale") + make_batch(5, 5, 17, "stale"), [(5, 0)])
+    assert read([a, b][::turn]) == [*values(COMMON, "both"), *values([(4, 5, 7)], "leader")]
+
+
+@pytest.mark.parametrize("left", [30, 61, -1])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_torn_last_batch_that_states_the_offsets_of_a_stale_one(turn: int, left: int, tmp_path: Path) -> None:
+    """It has no records to compare."""
+    a = write_common(tmp_path / "A", make_batch(4, 5, 6, "leader")[:left], [])
+    b = write_common(tmp_path / "B", make_batch(4, 5, 5, "stale"), [])
+    with pytest.raises(DataLossError, match="of a later leader epoch than the batches of another copy"):
+        read([a, b][::turn])
+    assert kafkaseg.scan([a, b][::turn], failOnDataLoss=False).read_all().num_rows == 6
 
 
 @pytest.mark.parametrize("turn", [1, -1])
