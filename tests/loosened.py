@@ -1914,7 +1914,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/last_epochs.py",
         "tests/unit/partition/test_stale_ends.py",
         (
             "copies: a batch of the last line's epoch in another copy shows that the line is old",
@@ -1931,6 +1931,10 @@ LOOSENED = [
             "return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch",
             "return True",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_stale_ends.py",
         (
             "copies: an epoch that a checkpoint may lack does not decide alone",
             "if others is not None and _list_ends(fences) != _list_ends(others):",
@@ -1938,8 +1942,8 @@ LOOSENED = [
         ),
         (
             "copies: unless a batch before it does",
-            "if not _may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):",
-            "if not _may_lack_epoch(copy):",
+            "if not may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):",
+            "if not may_lack_epoch(copy):",
         ),
     ),
     *_of(
@@ -2020,8 +2024,8 @@ LOOSENED = [
         _REPLICAS,
         (
             "histories: a last batch behind a gap does not take a checkpoint its word",
-            "last = _find_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)",
-            "last = _find_last(copy)",
+            "last = find_believed_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)",
+            "last = find_believed_last(copy)",
         ),
     ),
     *_of(
@@ -2657,7 +2661,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/last_epochs.py",
         "tests/unit/partition/test_batches_elsewhere.py",
         (
             "epochs: the same batch with two epochs says nothing by them",
@@ -2674,6 +2678,10 @@ LOOSENED = [
             "possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}",
             "possible = stated",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_batches_elsewhere.py",
         (
             "epochs: one of two last batches whose epochs contradict each other has the right one",
             "least = max(find_least_epoch(copy, end), copy.least_epoch if end > copy.end else UNKNOWN)",
@@ -3040,7 +3048,7 @@ LOOSENED = [
         "tests/unit/partition/test_stale_ends.py",
         (
             "histories: a last batch with a wrong epoch does not hide a line that contradicts its copy",
-            "last = _find_last(bare)",
+            "last = find_believed_last(bare)",
             "last = bare.last_batch",
         ),
         (

@@ -50,19 +50,22 @@ from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
-from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.partition.batch_pairs import (
-    CONFLICT,
     Comparison,
     agree_at_their_end,
     compare_batches,
     find_least_epoch,
     follow_each_other,
-    relate_batches,
     walk_backward,
 )
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.last_epochs import (
+    find_before_last,
+    find_believed_last,
+    may_lack_epoch,
+    note_last_epoch,
+)
 from kafka_segment_source.partition.missing import read_last_offset
 from kafka_segment_source.partition.twins import has_damaged_twin
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -111,10 +114,10 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     decides that its checkpoint may lack.
     """
     for copy in copies:
-        _note_odd_epoch(copy, copies)
+        note_last_epoch(copy, copies)
     fences = _find_fences(copies)
     for at, copy in enumerate(copies):
-        if not _may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):
+        if not may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):
             continue
         others = _find_fences_with_its_epoch(copies, at)
         if others is not None and _list_ends(fences) != _list_ends(others):
@@ -122,24 +125,11 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     return fences
 
 
-def _may_lack_epoch(copy: CopyView) -> bool:
-    """Whether a copy's checkpoint lacks the leader epoch of its last batch: it is older, or that epoch is damaged."""
-    last = copy.last_batch
-    if last is None or not copy.epochs or last.leader_epoch <= copy.epochs[-1][0] or copy.has_odd_epoch:
-        return False
-    return next(walk_backward(copy), None) != last
-
-
 def _is_fenced_before_last(copies: Sequence[CopyView], at: int, fences: Sequence[Fence]) -> bool:
     """Whether copy number `at` is fenced as a batch before its last one contradicts another copy."""
-    before = _find_before_last(copies[at])
+    before = find_before_last(copies[at])
     first = next((fence.first for fence in fences if fence.loser == at), MAX_OFFSET)
     return before is not None and first <= before.last_offset
-
-
-def _find_before_last(copy: CopyView) -> BatchHeader | None:
-    last = copy.last_batch
-    return None if last is None else next(walk_backward(copy, last.base_offset), None)
 
 
 def _find_fences_with_its_epoch(copies: Sequence[CopyView], at: int) -> list[Fence] | None:
@@ -207,45 +197,6 @@ def _find_fence(
     return Fence(loser, winner, end, parting.first, parting.epochs, epochs, shared > 0 or bool(proven))
 
 
-def _note_odd_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
-    """Notes what other copies show about the leader epoch of a copy's last batch.
-
-    Followers fetch batches byte for byte. So if another copy has the batch with another epoch, one of the two is
-    damaged. One that is earlier than that of the batch before is the damaged one.
-    """
-    last = copy.last_batch
-    if last is None:
-        return
-    found = [(other, other.batch_at(last.base_offset)) for other in copies if other.log.segments]
-    there = [(other, batch) for other, batch in found if batch is not None]
-    stated = {batch.leader_epoch for _, batch in there if _identify(batch) == _identify(last)}
-    if len(stated) > 1:
-        before = next(walk_backward(copy, last.base_offset), None)
-        possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
-        copy.has_odd_epoch = possible != {last.leader_epoch}
-        copy.least_epoch = min(possible, default=UNKNOWN)
-    if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
-        others = (pair for pair in found if pair[0] is not copy)
-        copy.has_old_checkpoint = any(_shows_old_checkpoint(copy, last, *pair) for pair in others)
-
-
-def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> bool:
-    """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
-
-    The checkpoint of the other copy has the epoch for that offset, and no later one for the batch before than it has.
-    Or the last epoch of the copy's checkpoint gave the offset to another batch.
-    """
-    if epoch_at(other.epochs, last.base_offset) == last.leader_epoch:
-        before = _find_before_last(copy)
-        return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch
-    noted = last._replace(leader_epoch=copy.epochs[-1][0])
-    return batch is not None and relate_batches(copy, noted, other, batch) == CONFLICT
-
-
-def _identify(batch: BatchHeader) -> tuple[int, int, int]:
-    return batch.base_offset, batch.size, batch.crc
-
-
 def _find_stated_start(winner: CopyView, divergence: _Divergence) -> int:
     """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin. 0 if there is none,
     or if the winner is damaged before it.
@@ -300,7 +251,7 @@ def _has_index_file_from(copy: CopyView, offset: int) -> bool:
 
 def _has_old_end(copy: CopyView) -> bool:
     """Whether the last batch of a copy is of an earlier leader epoch than its checkpoint states there."""
-    last = _find_last(copy)
+    last = find_believed_last(copy)
     return last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset)
 
 
@@ -340,7 +291,7 @@ def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, othe
 
 def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
     """Returns the first line of one copy's checkpoint that the last batch of another copy contradicts."""
-    last = _find_last(bare)
+    last = find_believed_last(bare)
     if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
         return None
     lines = find_believed_lines(stating)
@@ -356,18 +307,10 @@ def find_believed_lines(copy: CopyView) -> Epochs:
     """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
     has. If a gap lies before that batch, nothing proves its offset, and the batch before the gap answers."""
     gap = copy.unproven_gap
-    last = _find_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)
+    last = find_believed_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)
     if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
         return ()
     return copy.epochs
-
-
-def _find_last(copy: CopyView) -> BatchHeader | None:
-    """Finds the last batch of a copy whose epoch may be believed, with that epoch."""
-    last = copy.last_batch
-    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.has_old_checkpoint:
-        return last
-    return next(walk_backward(copy), None)
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:

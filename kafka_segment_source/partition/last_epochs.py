@@ -1,0 +1,75 @@
+"""What is believed of the leader epoch of a copy's last batch. No CRC covers it, and no batch after it bears it out.
+
+Comes in: the copies of one partition. Goes out: what other copies show about it, as attributes of `CopyView`, and the
+last batch with the epoch that counts. `histories.py` has the rule and its proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.partition.batch_pairs import CONFLICT, relate_batches, walk_backward
+from kafka_segment_source.partition.copy_view import CopyView
+
+
+def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
+    """Notes what other copies show about the leader epoch of a copy's last batch.
+
+    Followers fetch batches byte for byte. So if another copy has the batch with another epoch, one of the two is
+    damaged. One that is earlier than that of the batch before is the damaged one.
+    """
+    last = copy.last_batch
+    if last is None:
+        return
+    found = [(other, other.batch_at(last.base_offset)) for other in copies if other.log.segments]
+    there = [(other, batch) for other, batch in found if batch is not None]
+    stated = {batch.leader_epoch for _, batch in there if _identify(batch) == _identify(last)}
+    if len(stated) > 1:
+        before = next(walk_backward(copy, last.base_offset), None)
+        possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
+        copy.has_odd_epoch = possible != {last.leader_epoch}
+        copy.least_epoch = min(possible, default=UNKNOWN)
+    if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
+        others = (pair for pair in found if pair[0] is not copy)
+        copy.has_old_checkpoint = any(_shows_old_checkpoint(copy, last, *pair) for pair in others)
+
+
+def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> bool:
+    """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
+
+    The checkpoint of the other copy has the epoch for that offset, and no later one for the batch before than it has.
+    Or the last epoch of the copy's checkpoint gave the offset to another batch.
+    """
+    if epoch_at(other.epochs, last.base_offset) == last.leader_epoch:
+        before = find_before_last(copy)
+        return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch
+    noted = last._replace(leader_epoch=copy.epochs[-1][0])
+    return batch is not None and relate_batches(copy, noted, other, batch) == CONFLICT
+
+
+def _identify(batch: BatchHeader) -> tuple[int, int, int]:
+    return batch.base_offset, batch.size, batch.crc
+
+
+def may_lack_epoch(copy: CopyView) -> bool:
+    """Whether a copy's checkpoint lacks the leader epoch of its last batch: it is older, or that epoch is damaged."""
+    last = copy.last_batch
+    if last is None or not copy.epochs or last.leader_epoch <= copy.epochs[-1][0] or copy.has_odd_epoch:
+        return False
+    return next(walk_backward(copy), None) != last
+
+
+def find_believed_last(copy: CopyView) -> BatchHeader | None:
+    """Finds the last batch of a copy whose epoch may be believed, with that epoch."""
+    last = copy.last_batch
+    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.has_old_checkpoint:
+        return last
+    return next(walk_backward(copy), None)
+
+
+def find_before_last(copy: CopyView) -> BatchHeader | None:
+    """Finds the batch before the last one of a copy. None if its neighbours bear none out."""
+    last = copy.last_batch
+    return None if last is None else next(walk_backward(copy, last.base_offset), None)
