@@ -50,6 +50,12 @@ FAILED_ONCE = [
     220000789,  # a stale batch where the copy that counts is damaged, below the line of its epoch
     190005036,  # a wrong offset and a wrong epoch in one last batch
     710000467,  # a later epoch in a stale last batch than its checkpoint has, where compaction left the others nothing
+    760001527,  # an earlier one
+    830005447,  # one that is just that of the leader, whose batch there compaction has emptied
+    850006927,  # a later one, and the leader has no checkpoint
+    830000429,  # an older checkpoint in one copy, and the batch of the epoch that it lacks is damaged in the other
+    850011353,  # the same, in the copy with the older checkpoint
+    830018549,  # an older checkpoint, damage before the last batch, and a stale copy with an epoch between
 ]
 
 
