@@ -483,9 +483,10 @@ def bend_last(random: Random, copy: Copy) -> int | None:
 
 
 def has_unnoted_end(made: Case) -> bool:
-    """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, beside a copy with
-    a stale end. The checkpoint may be the older one (docs/damage.md, "Where an error says more than is lost")."""
-    if all(copy.diverged is None for copy in made.copies):
+    """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, beside a stale end
+    or damage. The checkpoint may be the older one (docs/damage.md, "Where an error says more than is lost")."""
+    held = [held for copy in made.copies for file in copy.files for held in file.batches]
+    if all(copy.diverged is None for copy in made.copies) and all(batch.whole for batch in held):
         return False
     for copy in made.copies:
         last = next((file for file in reversed(copy.files) if file.batches), None)
