@@ -68,7 +68,7 @@ def check(number: int) -> str:
         try:
             word = _judge(made, scanned(files, paths, **LENIENT), "lenient")
         except PathError:
-            if made.has_unnoted_end():
+            if made.has_undecided_end():
                 return "undecided"
             raise
         try:

@@ -83,6 +83,11 @@ class Held:
     moved_to: int | None = None
     epoch: int | None = None
 
+    @property
+    def stated(self) -> int:
+        """The leader epoch that its bytes state."""
+        return self.batch.epoch if self.epoch is None else self.epoch
+
 
 @dataclass
 class Replica:
@@ -171,6 +176,10 @@ class Replica:
         bases = [base for base, held in self.files() if held]
         self.rolls = [self.rolls[0], *bases[1:]]  # segments that are emptied are put together with others
         self.is_cleaned = True
+
+    def noted_at(self, offset: int) -> int:
+        """The leader epoch that its epoch file has for an offset, or -1."""
+        return max((epoch for epoch, start in self.lines.items() if start <= offset), default=-1)
 
     def is_damaged_at(self, offset: int) -> bool:
         """Whether a batch with an offset is damaged."""
@@ -280,15 +289,18 @@ class Case:
         is_bent = any(held.epoch is not None for replica in self.replicas for held in replica.held)
         return is_bent and any(self.is_stale(replica) for replica in self.replicas)
 
-    def has_unnoted_end(self) -> bool:
-        """Whether the last batch of a replica states a later epoch than its epoch file has."""
-        return any(
-            replica.has_lines
-            and replica.lines
-            and (last.batch.epoch if last.epoch is None else last.epoch) > max(replica.lines)
+    def has_undecided_end(self) -> bool:
+        """Whether the last batch of a replica states a later epoch than its epoch file has, and no other replica shows
+        which of the two is wrong. Damage may hide what shows it."""
+        unnoted = [
+            replica
             for replica in self.replicas
             for last in replica.held[-1:]
-        )
+            if replica.has_lines and replica.lines and last.stated > max(replica.lines)
+        ]
+        others = [(one, other) for one in unnoted for other in self.replicas if other is not one]
+        shown = {id(one) for one, other in others if shows_epoch(one, other)}
+        return (self.is_damaged() and bool(unnoted)) or any(id(replica) not in shown for replica in unnoted)
 
     def is_damaged(self) -> bool:
         return any(not held.whole for replica in self.replicas for held in replica.held)
@@ -315,6 +327,20 @@ def is_in_doubt(replica: Replica, held: Held) -> bool:
     starts = [each.batch.base if each.moved_to is None else each.moved_to for each in after]
     is_beside_gap = ends != [held.batch.base] or any(start != held.batch.last + 1 for start in starts)
     return not held.whole or (is_beside_damage and is_beside_gap)
+
+
+def shows_epoch(replica: Replica, other: Replica) -> bool:
+    """Whether another replica shows that the last batch of a replica is of the epoch that it states, which its epoch
+    file lacks: the other one has that epoch there and no later one before, or another batch of the last noted epoch."""
+    last = replica.held[-1]
+    if other.has_lines and other.noted_at(last.batch.base) == last.stated:
+        before = replica.held[-2:-1]
+        return all(other.noted_at(held.batch.base) <= held.stated for held in before)
+    return any(
+        held.batch != last.batch and held.stated == max(replica.lines) and held.kept & last.kept
+        for held in other.held
+        if held.batch.base <= last.batch.base <= held.batch.last
+    )
 
 
 def find_shared_end(one: Replica, other: Replica) -> int:
@@ -613,10 +639,12 @@ def case(number: int) -> Case:
         cluster.log.append(f"move beyond {beyond.base}")
     if number % 7 == 3 and number % 3 and beyond is None and (base := empty_file(Random(~number), made)) is not None:
         cluster.log.append(f"empty {base}")
-    if number % 12 in (5, 7) and number % 5 > 2 and (taken := age_checkpoint(Random(~number), made)) is not None:
+    taken = age_checkpoint(Random(~number), made) if number % 12 in (5, 7) and number % 5 > 2 else None
+    if taken is not None:
         cluster.log.append(f"an older checkpoint, by {taken} lines")
     if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
-    if number % 5 == 2 and (bent := bend_last(Random(~number), made)) is not None:
+    is_bent = taken is None and (number % 5 == 2 or (number % 5 != 1 and number % 12 == 7))
+    if is_bent and (bent := bend_last(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}, the last one")
     return made
