@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from kafka_segment_source.errors import DataError, DataLossError
+from kafka_segment_source.errors import DataError, DataLossError, PathError
 from kafka_segment_source.inspection.verification import verify
 from kafka_segment_source.rebuilding.rebuild import rebuild_parsed
 from kafka_segment_source.rebuilding.rebuild_report import RebuildReport
@@ -55,10 +55,11 @@ def rows_of(records: Iterable[naive.Record]) -> list[Row]:
 
 
 def read_or_fail(action: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """The result of an action, or the error of lost or damaged data that ends it."""
+    """The result of an action, or the error that ends it: of lost or damaged data, or of copies that nothing decides
+    between."""
     try:
         return action(), None
-    except (DataError, DataLossError) as error:
+    except (DataError, DataLossError, PathError) as error:
         return None, error
 
 
