@@ -27,7 +27,7 @@ def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
     there = [(other, batch) for other, batch in found if batch is not None]
     stated = {batch.leader_epoch for _, batch in there if _identify(batch) == _identify(last)}
     if len(stated) > 1:
-        before = next(walk_backward(copy, last.base_offset), None)
+        before = find_before_last(copy)
         possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
         copy.has_odd_epoch = possible != {last.leader_epoch}
         copy.least_epoch = min(possible, default=UNKNOWN)
