@@ -12,6 +12,7 @@ from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import CONFLICT, relate_batches, walk_backward
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.twins import has_damaged_twin
 
 
 def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
@@ -40,9 +41,12 @@ def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, ba
     """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
 
     The checkpoint of the other copy has the epoch for that offset, and no later one for the batch before than it has.
-    Or the last epoch of the copy's checkpoint gave the offset to another batch.
+    That copy has a batch there, whole or damaged: a wrong epoch may be that of the line by chance, and a batch of other
+    content then contradicts it. Or the last epoch of the copy's checkpoint gave the offset to another batch.
     """
-    if epoch_at(other.epochs, last.base_offset) == last.leader_epoch:
+    is_noted = epoch_at(other.epochs, last.base_offset) == last.leader_epoch
+    has_batch = batch is not None and batch.base_offset <= last.last_offset
+    if is_noted and (has_batch or has_damaged_twin(other, last)):
         before = find_before_last(copy)
         return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch
     noted = last._replace(leader_epoch=copy.epochs[-1][0])

@@ -15,7 +15,7 @@ Retention moves the line of the log's start up to it, and removes those before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
@@ -286,12 +286,12 @@ class Case:
 
     def has_bent_epoch(self) -> bool:
         """Whether the leader epoch of a batch has a flipped bit, beside a stale replica."""
-        is_bent = any(held.epoch is not None for replica in self.replicas for held in replica.held)
-        return is_bent and any(self.is_stale(replica) for replica in self.replicas)
+        return self.is_bent() and any(self.is_stale(replica) for replica in self.replicas)
 
     def has_undecided_end(self) -> bool:
         """Whether the last batch of a replica states a later epoch than its epoch file has, and no other replica shows
-        which of the two is wrong. Damage may hide what shows it."""
+        which of the two is wrong. Damage and flipped epochs may hide what shows it. Where another replica notes a later
+        epoch still, that one counts in either case."""
         unnoted = [
             replica
             for replica in self.replicas
@@ -300,7 +300,13 @@ class Case:
         ]
         others = [(one, other) for one in unnoted for other in self.replicas if other is not one]
         shown = {id(one) for one, other in others if shows_epoch(one, other)}
-        return (self.is_damaged() and bool(unnoted)) or any(id(replica) not in shown for replica in unnoted)
+        noted = max((epoch for replica in self.replicas if replica.has_lines for epoch in replica.lines), default=-1)
+        open_ends = [each for each in unnoted if id(each) not in shown and each.held[-1].stated >= noted]
+        return bool(open_ends or (unnoted and (self.is_damaged() or self.is_bent())))
+
+    def is_bent(self) -> bool:
+        """Whether the leader epoch of a batch has a flipped bit."""
+        return any(held.epoch is not None for replica in self.replicas for held in replica.held)
 
     def is_damaged(self) -> bool:
         return any(not held.whole for replica in self.replicas for held in replica.held)
@@ -331,15 +337,17 @@ def is_in_doubt(replica: Replica, held: Held) -> bool:
 
 def shows_epoch(replica: Replica, other: Replica) -> bool:
     """Whether another replica shows that the last batch of a replica is of the epoch that it states, which its epoch
-    file lacks: the other one has that epoch there and no later one before, or another batch of the last noted epoch."""
+    file lacks: the other one has that epoch and a batch there, and no later one before, or another batch of the last
+    noted epoch."""
     last = replica.held[-1]
-    if other.has_lines and other.noted_at(last.batch.base) == last.stated:
+    there = [held for held in other.held if held.batch.base <= last.batch.last and held.batch.last >= last.batch.base]
+    if there and other.has_lines and other.noted_at(last.batch.base) == last.stated:
         before = replica.held[-2:-1]
         return all(other.noted_at(held.batch.base) <= held.stated for held in before)
     return any(
         held.batch != last.batch and held.stated == max(replica.lines) and held.kept & last.kept
-        for held in other.held
-        if held.batch.base <= last.batch.base <= held.batch.last
+        for held in there
+        if held.batch.base <= last.batch.base
     )
 
 
@@ -423,9 +431,9 @@ class Cluster:
         number = "" if replica is None else next(at for at, each in enumerate(self.replicas) if each is replica)
         self.log.append(f"{what} {number}")
 
-    def append(self) -> None:
+    def append(self, most: int = 4) -> None:
         random, leader = self.random, self.leader
-        for _ in range(random.randint(1, 4)):
+        for _ in range(random.randint(1, most)):
             base = leader.end
             is_marker = random.random() < 0.1
             last = base if is_marker else base + random.randint(0, 4)
@@ -477,7 +485,7 @@ class Cluster:
         elections = random.choice([2, 2, 6])
         for _ in range(random.randint(6, 24)):
             here = [each for each in self.replicas if not each.is_gone]
-            followers = [each for each in here if each is not self.leader]
+            followers = self.followers()
             what = random.choice(
                 [*["append"] * 3, *["fetch"] * 4, *["clean"] * 3, *["elect"] * elections, "go", "trim", "disk"]
             )
@@ -505,14 +513,14 @@ class Cluster:
         if random.random() < 0.8:
             self.append()
 
-    def part(self) -> None:
-        """A leader goes with a tail that nobody fetched. Compaction takes from its successor what shows where the two
-        part."""
+    def part(self, most: int = 4) -> None:
+        """A leader goes with a tail of some batches at most that nobody fetched. Compaction takes from its successor
+        what shows where the two part."""
         random, gone = self.random, self.leader
         self.append()
         for replica in self.replicas[1:]:
             self.fetch(replica)
-        self.append()
+        self.append(most)
         gone.is_gone = True
         self.say("lose", gone)
         self.elect()
@@ -521,6 +529,29 @@ class Cluster:
             if random.random() < 0.6:
                 self.leader.clean(random)
                 self.say("clean", self.leader)
+
+    def hand_over(self) -> None:
+        """Leaders go with a tail that nobody fetched. The log of the last one ends with one batch of its epoch, which
+        some fetch."""
+        random = self.random
+        self.append()
+        turns = random.choice([1, 2])
+        for turn in range(turns):
+            for replica in self.followers():
+                self.fetch(replica)
+            gone = self.leader
+            self.append(2)
+            if self.followers() and (turn + 1 == turns or random.random() < 0.3):
+                gone.is_gone = True
+                self.say("lose", gone)
+            self.elect()
+        self.append(1)
+        for replica in self.followers():
+            if random.random() < 0.6:
+                self.fetch(replica)
+
+    def followers(self) -> list[Replica]:
+        return [replica for replica in self.replicas if not replica.is_gone and replica is not self.leader]
 
 
 def find_stale(replica: Replica, leader: Replica) -> bool:
@@ -561,9 +592,10 @@ def move_beyond(random: Random, made: Case) -> Batch | None:
     return moved.batch
 
 
-def age_checkpoint(random: Random, made: Case) -> int | None:
-    """Takes the last lines of a replica's epoch file, as if it was copied before the `.log` files. Answers how many."""
-    usable = [replica for replica in made.replicas if replica.has_lines and len(replica.lines) > 1]
+def age_checkpoint(random: Random, replicas: Iterable[Replica]) -> int | None:
+    """Takes the last lines of the epoch file of one of some replicas, as if it was copied before the `.log` files.
+    Answers how many."""
+    usable = [replica for replica in replicas if replica.has_lines and len(replica.lines) > 1]
     if not usable:
         return None
     replica = random.choice(usable)
@@ -595,9 +627,9 @@ def bend(random: Random, made: Case) -> Batch | None:
     return _flip_epoch(random, random.choice(usable)) if usable else None
 
 
-def bend_last(random: Random, made: Case) -> Batch | None:
-    """Flips a bit of the leader epoch of the last batch of a replica, whose checkpoint stands beside it. Answers the
-    batch."""
+def bend_last(random: Random, made: Case, bits: int = 32) -> Batch | None:
+    """Flips one of the lowest bits of the leader epoch of the last batch of a replica, whose checkpoint stands beside
+    it. Answers the batch."""
     usable = [
         held
         for replica in made.replicas
@@ -605,11 +637,11 @@ def bend_last(random: Random, made: Case) -> Batch | None:
         for before, held in [replica.held[-2:]]
         if replica.has_lines and before.batch.epoch == held.batch.epoch and before.whole and held.whole
     ]
-    return _flip_epoch(random, random.choice(usable)) if usable else None
+    return _flip_epoch(random, random.choice(usable), bits) if usable else None
 
 
-def _flip_epoch(random: Random, bent: Held) -> Batch:
-    stated = (bent.batch.epoch % 2**32) ^ 1 << random.randrange(32)
+def _flip_epoch(random: Random, bent: Held, bits: int = 32) -> Batch:
+    stated = (bent.batch.epoch % 2**32) ^ 1 << random.randrange(bits)
     bent.epoch = stated - 2**32 if stated >= 2**31 else stated
     return bent.batch
 
@@ -618,8 +650,13 @@ def case(number: int) -> Case:
     """Case number `number`, the same each time."""
     random = Random(number)
     cluster = Cluster(random, FEW_KEYS if number % 12 in (2, 7) else KEYS)
+    is_short = number % 24 in (8, 23)
     if number % 12 == 7:
         cluster.part()
+    elif number % 24 == 14:
+        cluster.part(1)
+    elif is_short:
+        cluster.hand_over()
     else:
         cluster.play()
     replicas = [each for each in cluster.replicas if each.held]
@@ -639,12 +676,16 @@ def case(number: int) -> Case:
         cluster.log.append(f"move beyond {beyond.base}")
     if number % 7 == 3 and number % 3 and beyond is None and (base := empty_file(Random(~number), made)) is not None:
         cluster.log.append(f"empty {base}")
-    taken = age_checkpoint(Random(~number), made) if number % 12 in (5, 7) and number % 5 > 2 else None
-    if taken is not None:
+    is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
+    if is_aged and (taken := age_checkpoint(Random(~number), [made.leader] if is_short else replicas)) is not None:
         cluster.log.append(f"an older checkpoint, by {taken} lines")
-    if number % 5 == 1 and (bent := bend(Random(~number), made)) is not None:
+    others = [replica for replica in replicas if replica is not made.leader]
+    if is_short and number % 5 > 1 and (taken := age_checkpoint(Random(~number), others)) is not None:
+        cluster.log.append(f"an older checkpoint in another copy, by {taken} lines")
+    if number % 5 == 1 and not is_aged and number % 24 != 14 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
-    is_bent = taken is None and (number % 5 == 2 or (number % 5 != 1 and number % 12 == 7))
-    if is_bent and (bent := bend_last(Random(~number), made)) is not None:
+    is_bent = not is_aged and (number % 5 == 2 or (number % 5 != 1 and number % 12 == 7))
+    is_bent |= number % 24 == 14 or (is_short and number % 5 == 2)
+    if is_bent and (bent := bend_last(Random(~number), made, 2 if is_short else 32)) is not None:
         cluster.log.append(f"another epoch at {bent.base}, the last one")
     return made
