@@ -93,9 +93,12 @@ class Segment(NamedTuple):
         return self.next_base_offset is None
 
     def gap_behind(self, last_offset: int) -> OffsetRange:
-        """Returns the offsets between the last one of the segment and the name of the next segment."""
+        """Returns the offsets between the last one of the segment and the name of the next segment. After the last
+        segment of one copy, they are those up to where another copy goes on."""
         following = self.next_base_offset
-        return OffsetRange(last_offset + 1, last_offset + 1 if following is None else following)
+        if following is None:
+            following = last_offset + 1 if self.offsets.end == kafka_format.MAX_OFFSET else self.offsets.end
+        return OffsetRange(last_offset + 1, following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +337,11 @@ class PartitionLog(ListedLog):
         """Whether offsets that are missing after segment `at` are lost. They are read too, and no compaction took
         them."""
         return not self.compacted and self.is_followed(at)
+
+    def shows_loss_at_end(self, at: int) -> bool:
+        """Whether a read of the end of segment `at` notices that offsets are missing after it. After the last segment
+        of one copy, where another one goes on, damage may hide them, and a zone map proves no CRC."""
+        return self.gap_is_loss(at) or (bool(self.copies) and self.segments[at].is_last)
 
     def is_followed(self, at: int) -> bool:
         """Whether the offsets right after segment `at` are read too. A path of single files may leave them out."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
-from kafka_segment_source.partition.batch_pairs import CONFLICT, relate_batches, walk_backward
+from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, relate_batches, walk_backward
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import has_damaged_twin
 
@@ -40,12 +40,12 @@ def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
 def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> bool:
     """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
 
-    The checkpoint of the other copy has the epoch for that offset, and no later one for the batch before than it has.
-    That copy has a batch there, whole or damaged: a wrong epoch may be that of the line by chance, and a batch of other
-    content then contradicts it. Or the last epoch of the copy's checkpoint gave the offset to another batch.
+    The other copy has the batch too, whole or damaged. Its checkpoint has the epoch for that offset, and no later one
+    for the batch before than it has. A line alone does not show it: a wrong epoch may be that of the line by chance. Or
+    the last epoch of the copy's checkpoint gave the offset to another batch.
     """
     is_noted = epoch_at(other.epochs, last.base_offset) == last.leader_epoch
-    has_batch = batch is not None and batch.base_offset <= last.last_offset
+    has_batch = batch is not None and relate_batches(copy, last, other, batch) == SAME
     if is_noted and (has_batch or has_damaged_twin(other, last)):
         before = find_before_last(copy)
         return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch

@@ -274,7 +274,7 @@ class Selector:
         base_offset = view.segment.base_offset
         zones = zone_map.of_segment(base_offset)
         holding = None if filters is None else filters.find_holding(base_offset, zones)
-        pruned = prune(view, byte_range, self._times, zones, holding, log.gap_is_loss(at))
+        pruned = prune(view, byte_range, self._times, zones, holding, log.shows_loss_at_end(at))
         if pruned.is_stale:
             self._maps.note_stale(log, view.segment.path)
         return pruned

@@ -52,8 +52,8 @@ def prune(
     """Returns the pieces of `found` that hold every wanted data row inside `times`.
 
     zones: those of the view's segment. holding: which of them may hold a row with a wanted key; None: all.
-    gap_is_loss: as in `ranges.narrow`. The last batch of the segment is then read, if wanted offsets are missing after
-    it.
+    gap_is_loss: a read notices offsets that are missing after the segment (`PartitionLog.shows_loss_at_end`). The last
+    batch of the segment is then read, if wanted offsets are missing after it.
     """
     if zones.shape[1] and zones[zone_table.END, -1] > view.segment.size:  # ends grow
         zones = zones[:, zones[zone_table.END] <= view.segment.size]

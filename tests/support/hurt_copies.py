@@ -482,20 +482,27 @@ def bend_last(random: Random, copy: Copy) -> int | None:
     )
 
 
-def has_unnoted_end(made: Case) -> bool:
-    """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, beside a stale end
-    or damage. The checkpoint may be the older one (docs/damage.md, "Where an error says more than is lost")."""
-    held = [held for copy in made.copies for file in copy.files for held in file.batches]
-    if all(copy.diverged is None for copy in made.copies) and all(batch.whole for batch in held):
-        return False
+def has_undecided_end(made: Case) -> bool:
+    """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, and no other copy
+    has the batch as it is there. The checkpoint may be the older one (docs/damage.md, "Where an error says more than is
+    lost")."""
     for copy in made.copies:
         last = next((file for file in reversed(copy.files) if file.batches), None)
-        if copy.epochs is not None and last is not None:
-            position = sum(len(held.batch.data) for held in last.batches[:-1])
-            stated = int.from_bytes(last.log[position + 12 : position + 16], signed=True)
-            if stated > int(copy.epochs.split()[-2]):
-                return True
+        if copy.epochs is None or last is None:
+            continue
+        position = sum(len(held.batch.data) for held in last.batches[:-1])
+        stated = int.from_bytes(last.log[position + 12 : position + 16], signed=True)
+        others = [other for other in made.copies if other is not copy and other.link_to is None]
+        has_twin = any(last.batches[-1].batch in other.held() for other in others)
+        if stated > int(copy.epochs.split()[-2]) and not has_twin:
+            return True
     return False
+
+
+def has_one_offset_wrong_twice(made: Case) -> bool:
+    """Whether the same batch has a wrong offset in two copies: each may bear out the other."""
+    moved = [note for note in made.notes if note.startswith("moved ")]
+    return len(set(moved)) < len(moved)
 
 
 def _flip_epoch(random: Random, file: File, at: int) -> int:

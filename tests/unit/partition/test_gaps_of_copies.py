@@ -430,3 +430,25 @@ def test_no_piece_begins_at_a_last_batch_behind_a_gap(options: dict[str, Any], t
     hurt = {0: "[0-1 e0] [2 e0] [3-5 e0] [6-7 e0] [8 e0] [9 e0] [10 e0 @11]", 15: "[15-16 e0] [17-19 e0]"}
     sound = {6: "[6-7 e0] [8 e0] [9 e0] [10 e0] [11-14 e0] [15-16 e0] [17-19 e0]"}
     assert read(write_copies(tmp_path, hurt, sound)[::turn], **options) == rows(*range(20))
+
+
+@TURNS
+@pytest.mark.parametrize("how", ["time index", "zone map"])
+def test_a_gap_behind_damage_that_no_row_of_the_time_can_be_in(how: str, turn: int, tmp_path: Path) -> None:
+    """One copy ends with damage, and the other one begins after it. What is between them may be of any time."""
+    paths = write_copies(tmp_path, {0: "[0-2 e0]"}, {5: "[5-6 e0] [7-9 e0]"})
+    log = Path(paths[0], "t-0", writer.segment_name(0))
+    if how == "time index":
+        log.with_suffix(".timeindex").write_bytes(writer.time_index([(1020, 2)], 0))
+        log.with_suffix(".index").write_bytes(b"")
+        options: dict[str, Any] = {"since": 1040}
+    else:
+        kafkaseg.update_zone_maps_locally(paths[0], to=tmp_path / "maps")
+        options = {"since": 1040, "zoneMaps": tmp_path / "maps"}
+    whole = log.read_bytes()
+    with pytest.raises(DataLossError, match="offsets 3 to 4"):
+        read(paths[::turn], **options)
+    log.write_bytes(whole[:-3] + bytes([whole[-3] ^ 4]) + whole[-2:])
+    with pytest.raises(CorruptRecordError, match=r"no copy holds the offsets [03] to 4 whole"):
+        read(paths[::turn], **options)
+    assert read(paths[::turn], mode="DROPMALFORMED", failOnDataLoss=False, **options) == rows(*range(5, 10))

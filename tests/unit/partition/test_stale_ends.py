@@ -156,6 +156,24 @@ def test_an_older_checkpoint_beside_one_that_has_the_epoch(order: Sequence[str],
     assert read([tmp_path / name for name in order]) == [*values(COMMON, "both"), *values([(4, 5, 7)], "leader")]
 
 
+@pytest.mark.parametrize("left", [[], [(4, 4, 6), (5, 6, 6)]])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_wrong_last_epoch_that_is_the_one_of_a_line(
+    turn: int, left: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """Compaction left the leader nothing there, or other batches without a record. A line alone proves no epoch."""
+    stale = make_batch(*STALE_END, "stale")
+    emptied = [
+        writer.record_batch([], base_offset=first, leader_epoch=epoch, last_offset_delta=last - first)
+        for first, last, epoch in left
+    ]
+    a = write_common(tmp_path / "A", b"".join(emptied) + make_batch(8, 9, 6, "leader"), [(5, 0), (6, 4)])
+    b = write_common(tmp_path / "B", stale[:12] + (6).to_bytes(4) + stale[16:], [(5, 0)])
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 8\n")
+    with pytest.raises(PathError, match=r"epoch 6, and the leader-epoch-checkpoint there ends with 5.*give one of"):
+        kafkaseg.plan([a, b][::turn])
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_an_older_checkpoint_beside_damage_in_the_same_batch(turn: int, tmp_path: Path) -> None:
     """The header of the damaged batch is that of the whole one, so it is read from there."""
