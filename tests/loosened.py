@@ -2754,7 +2754,7 @@ LOOSENED = [
         ),
         (
             "seams: an end that its own checkpoint contradicts is said",
-            "doubts = [_explain_old_end(copy) for copy in copies if _has_old_end(copy)]",
+            "doubts = [explain_old_end(copy) for copy in copies if _has_old_end(copy)]",
             "doubts = []",
         ),
     ),

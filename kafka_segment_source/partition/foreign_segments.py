@@ -23,7 +23,8 @@ from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import have_other_records
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import explain_conflict, find_believed_lines
+from kafka_segment_source.partition.fences import explain_conflict
+from kafka_segment_source.partition.histories import find_believed_lines
 from kafka_segment_source.storage.paths import is_remote
 
 

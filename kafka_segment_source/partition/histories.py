@@ -50,7 +50,6 @@ from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
-from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.partition.batch_pairs import (
     Comparison,
     agree_at_their_end,
@@ -60,6 +59,14 @@ from kafka_segment_source.partition.batch_pairs import (
     walk_backward,
 )
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.fences import (
+    Fence,
+    explain_conflict,
+    explain_contradiction,
+    explain_doubt,
+    explain_old_end,
+    explain_undecided_epoch,
+)
 from kafka_segment_source.partition.last_epochs import (
     find_before_last,
     find_believed_last,
@@ -69,25 +76,6 @@ from kafka_segment_source.partition.last_epochs import (
 from kafka_segment_source.partition.missing import read_last_offset
 from kafka_segment_source.partition.twins import has_damaged_twin
 from kafka_segment_source.storage.tiered.names import is_shown
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
-
-    first: the offset from which on both are proven to differ.
-    epochs: the leader epochs there, of the loser and of the winner.
-    named: the latest leader epochs that both name.
-    is_proven: whether a batch proves that both agree below `end`.
-    """
-
-    loser: int
-    winner: int
-    end: int
-    first: int
-    epochs: tuple[int, int]
-    named: tuple[int, int]
-    is_proven: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +109,7 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
             continue
         others = _find_fences_with_its_epoch(copies, at)
         if others is not None and _list_ends(fences) != _list_ends(others):
-            raise PathError(_explain_undecided_epoch(copies, at, fences, others))
+            raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
 
 
@@ -230,15 +218,15 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
     checkpoint has something else there, unless failOnDataLoss=false.
     """
-    doubts = [_explain_old_end(copy) for copy in copies if _has_old_end(copy)]
+    doubts = [explain_old_end(copy) for copy in copies if _has_old_end(copy)]
     for copy in copies:
         for other in copies:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
             if line is None or line[0] >= min(copy.end, other.log.offsets.end) or _is_borne_out(other, other.end, line):
                 continue
             if other.end > line[0] or not other.tail.is_clean or _has_index_file_from(other, line[0]):
-                allow_loss(PathError(_explain_contradiction(copy, other, *line)), copy.policy)
-            doubts.append(_explain_doubt(copy, other, *line))
+                allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
+            doubts.append(explain_doubt(copy, other, *line))
             break
     return doubts
 
@@ -333,80 +321,3 @@ def _find_latest_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
     last = next(walk_backward(copy, end), None)
     lines = [epoch for epoch, start in find_believed_lines(copy) if start < end]
     return max(least, UNKNOWN if last is None else last.leader_epoch, lines[-1] if lines else UNKNOWN)
-
-
-def _quote_directory(log: PartitionLog) -> str:
-    return repr(log.directory)
-
-
-def explain_fence(copies: Sequence[CopyView], fence: Fence) -> str:
-    """Returns one sentence about which copy loses which offsets, and why."""
-    loser, winner = copies[fence.loser], copies[fence.winner]
-    end = f" to {loser.end - 1}" if loser.end > fence.end else " on"
-    undecided = f" (up to {fence.first - 1} nothing shows whether they differ)" if fence.end < fence.first else ""
-    below = "" if fence.is_proven or loser.start >= fence.end else ", and no batch shows that they agree below them"
-    return (
-        f"{_quote_directory(loser.log)} and {_quote_directory(winner.log)} hold different histories of partition"
-        f" {loser.log.topic}-{loser.log.partition} from offset {fence.first} on, of the leader epochs {fence.epochs[0]} and"
-        f" {fence.epochs[1]}: the offsets {fence.end}{end} of {_quote_directory(loser.log)} are not read{undecided}, as the"
-        f" latest leader epoch that it names is {fence.named[0]}, and the other copy names {fence.named[1]}{below}"
-    )
-
-
-def _explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
-    return (
-        f"{_state_epoch(other, offset, epochs[1])}, and no batch there shows it:"
-        f" {_quote_directory(copy.log)} has batches of leader epoch {epochs[0]} up to offset {copy.end - 1}. They are read,"
-        " but if no later leader kept them they are no longer part of the log; give the first path alone to leave them out"
-    )
-
-
-def _explain_contradiction(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
-    return (
-        f"{_state_epoch(other, offset, epochs[1])}, and that copy has something else there: it is damaged, or has batches"
-        f" of a replaced leader. {_quote_directory(copy.log)} has batches of leader epoch {epochs[0]} up to offset"
-        f" {copy.end - 1}, which may be stale; give the path of a sound copy alone, or failOnDataLoss=false to read them"
-    )
-
-
-def _explain_old_end(copy: CopyView) -> str:
-    last = copy.last_batch
-    assert last is not None
-    epoch = epoch_at(copy.epochs, last.base_offset)
-    return (
-        f"{_state_epoch(copy, dict(copy.epochs)[epoch], epoch)}, and its last batch, at offset {last.base_offset}, is of"
-        f" leader epoch {last.leader_epoch}: it may be of a replaced leader"
-    )
-
-
-def _state_epoch(copy: CopyView, offset: int, epoch: int) -> str:
-    return (
-        f"the leader-epoch-checkpoint of {_quote_directory(copy.log)} says that leader epoch {epoch} of partition"
-        f" {copy.log.topic}-{copy.log.partition} began at offset {offset}"
-    )
-
-
-def _explain_undecided_epoch(
-    copies: Sequence[CopyView], at: int, fences: Sequence[Fence], others: Sequence[Fence]
-) -> str:
-    """One sentence. fences: without the epoch of the last batch of copy number `at`. others: with it."""
-    copy = copies[at]
-    last = copy.last_batch
-    assert last is not None
-    fence = next(fence for fence in (*fences, *others) if at in (fence.loser, fence.winner))
-    other = copies[fence.winner if fence.loser == at else fence.loser]
-    return (
-        f"{_quote_directory(copy.log)} and {_quote_directory(other.log)} hold different histories of partition"
-        f" {copy.log.topic}-{copy.log.partition} from offset {fence.first} on, and nothing says which one counts: the last batch of {_quote_directory(copy.log)} is of leader"
-        f" epoch {last.leader_epoch}, and the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}: it is older than the batch,"
-        " or the epoch is damaged; give one of the paths"
-    )
-
-
-def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
-    return (
-        f"{_quote_directory(one.log)} and {_quote_directory(other.log)} hold different batches at offset {offset} of partition {one.log.topic}-"
-        f"{one.log.partition}, and their leader epochs do not say which one counts: they are of two clusters, of two"
-        " topics of one name, or one has files of a replaced leader below later ones, or is damaged where no CRC shows"
-        " it; give one of the paths"
-    )

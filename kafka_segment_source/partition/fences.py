@@ -1,0 +1,126 @@
+"""From where on a copy is not used, and the sentences about copies that contradict each other.
+
+`histories.py` finds the fences, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_segment_source.logdir.leader_epochs import epoch_at
+from kafka_segment_source.partition.copy_view import CopyView
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The copy `loser` is not used from the offset `end` on. The copy `winner` holds the history that counts.
+
+    first: the offset from which on both are proven to differ.
+    epochs: the leader epochs there, of the loser and of the winner.
+    named: the latest leader epochs that both name.
+    is_proven: whether a batch proves that both agree below `end`.
+    """
+
+    loser: int
+    winner: int
+    end: int
+    first: int
+    epochs: tuple[int, int]
+    named: tuple[int, int]
+    is_proven: bool
+
+
+def explain_fence(copies: Sequence[CopyView], fence: Fence) -> str:
+    """Returns one sentence about which copy loses which offsets, and why."""
+    loser, winner = copies[fence.loser], copies[fence.winner]
+    end = f" to {loser.end - 1}" if loser.end > fence.end else " on"
+    undecided = f" (up to {fence.first - 1} nothing shows whether they differ)" if fence.end < fence.first else ""
+    below = "" if fence.is_proven or loser.start >= fence.end else ", and no batch shows that they agree below them"
+    return (
+        f"{_state_difference(loser, winner, fence.first)}, of the leader epochs {fence.epochs[0]} and {fence.epochs[1]}:"
+        f" the offsets {fence.end}{end} of {_quote(loser)} are not read{undecided}, as the latest leader epoch that it"
+        f" names is {fence.named[0]}, and the other copy names {fence.named[1]}{below}"
+    )
+
+
+def explain_undecided_epoch(
+    copies: Sequence[CopyView], at: int, fences: Sequence[Fence], others: Sequence[Fence]
+) -> str:
+    """Returns one sentence about copies that only the epoch of a last batch decides between, where it is in doubt.
+
+    fences: without the epoch of the last batch of copy number `at`. others: with it.
+    """
+    copy = copies[at]
+    last = copy.last_batch
+    assert last is not None
+    fence = next(fence for fence in (*fences, *others) if at in (fence.loser, fence.winner))
+    other = copies[fence.winner if fence.loser == at else fence.loser]
+    return (
+        f"{_state_difference(copy, other, fence.first)}, and nothing says which one counts: the last batch of"
+        f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and the leader-epoch-checkpoint there ends with"
+        f" {copy.epochs[-1][0]}: it is older than the batch, or the epoch is damaged; give one of the paths"
+    )
+
+
+def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
+    """Returns one sentence about different batches of two copies at an offset, which no epoch decides between."""
+    return (
+        f"{_quote(one)} and {_quote(other)} hold different batches at offset {offset} of partition {_name(one)}, and"
+        " their leader epochs do not say which one counts: they are of two clusters, of two topics of one name, or one"
+        " has files of a replaced leader below later ones, or is damaged where no CRC shows it; give one of the paths"
+    )
+
+
+def explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
+    """Returns one sentence about batches of a copy that may be no longer part of the log, by a line of another copy.
+
+    offset: where the epoch of the line begins. epochs: of the copy's last batch, and of the line.
+    """
+    return (
+        f"{_state_epoch(other, offset, epochs[1])}, and no batch there shows it: {_quote(copy)} has batches of leader"
+        f" epoch {epochs[0]} up to offset {copy.end - 1}. They are read, but if no later leader kept them they are no"
+        " longer part of the log; give the first path alone to leave them out"
+    )
+
+
+def explain_contradiction(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
+    """Returns one sentence about batches of a copy that may be stale, by a line of another copy that has something else
+    there. offset, epochs: as for `explain_doubt`."""
+    return (
+        f"{_state_epoch(other, offset, epochs[1])}, and that copy has something else there: it is damaged, or has batches"
+        f" of a replaced leader. {_quote(copy)} has batches of leader epoch {epochs[0]} up to offset {copy.end - 1}, which"
+        " may be stale; give the path of a sound copy alone, or failOnDataLoss=false to read them"
+    )
+
+
+def explain_old_end(copy: CopyView) -> str:
+    """Returns one sentence about a copy whose checkpoint states a later epoch for its last batch than that one does."""
+    last = copy.last_batch
+    assert last is not None
+    epoch = epoch_at(copy.epochs, last.base_offset)
+    return (
+        f"{_state_epoch(copy, dict(copy.epochs)[epoch], epoch)}, and its last batch, at offset {last.base_offset}, is of"
+        f" leader epoch {last.leader_epoch}: it may be of a replaced leader"
+    )
+
+
+def _state_difference(one: CopyView, other: CopyView, offset: int) -> str:
+    return (
+        f"{_quote(one)} and {_quote(other)} hold different histories of partition {_name(one)} from offset {offset} on"
+    )
+
+
+def _state_epoch(copy: CopyView, offset: int, epoch: int) -> str:
+    return (
+        f"the leader-epoch-checkpoint of {_quote(copy)} says that leader epoch {epoch} of partition {_name(copy)} began"
+        f" at offset {offset}"
+    )
+
+
+def _name(copy: CopyView) -> str:
+    return f"{copy.log.topic}-{copy.log.partition}"
+
+
+def _quote(copy: CopyView) -> str:
+    return repr(copy.log.directory)
