@@ -181,10 +181,14 @@ def _merge_copies(logs: list[PartitionLog], policy: Policy, warnings: Warnings, 
     unused = [segment for log in logs for segment in log.unused]
     if not chosen:
         nothing = OffsetRange(0, 0)
+        blank = min(logs, key=lambda log: (len(log.segments), log.directory))  # whatever the order of the paths is
         unused += [
-            _drop_unused(segment, copy, nothing, _Chain([])) for copy in copies[1:] for segment in copy.log.segments
+            _drop_unused(segment, copy, nothing, _Chain([]))
+            for copy in copies
+            if copy.log is not blank
+            for segment in copy.log.segments
         ]
-        return replace(logs[0], unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
+        return replace(blank, unused=tuple(unused), compacted=compacted, copies=paths, fenced=fenced)
     holes = [] if compacted else [*_cut_holes_before(chosen[0][1].start, logs)]
     for (a, before), (b, after) in pairwise(chosen):
         is_torn = before.end == copies[a].tail.end and not copies[a].tail.is_clean  # compaction leaves no such bytes

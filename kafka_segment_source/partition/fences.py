@@ -49,15 +49,16 @@ def explain_undecided_epoch(
 ) -> str:
     """Returns one sentence about copies that only the epoch of a last batch decides between, where it is in doubt.
 
-    fences: without the epoch of the last batch of copy number `at`. others: with it.
+    fences: without the epoch of the last batch of copy number `at`. others: with it. They are not the same.
     """
     copy = copies[at]
     last = copy.last_batch
     assert last is not None
-    fence = next(fence for fence in (*fences, *others) if at in (fence.loser, fence.winner))
-    other = copies[fence.winner if fence.loser == at else fence.loser]
+    differing = [fence for fence in (*fences, *others) if fence not in fences or fence not in others]
+    fence = min(differing, key=lambda fence: fence.first)
+    one, other = copies[fence.loser], copies[fence.winner]
     return (
-        f"{_state_difference(copy, other, fence.first)}, and nothing says which one counts: the last batch of"
+        f"{_state_difference(one, other, fence.first)}, and nothing says which one counts: the last batch of"
         f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and the leader-epoch-checkpoint there ends with"
         f" {copy.epochs[-1][0]}: it is older than the batch, or the epoch is damaged; give one of the paths"
     )
@@ -88,8 +89,8 @@ def explain_contradiction(copy: CopyView, other: CopyView, offset: int, epochs: 
     """Returns one sentence about batches of a copy that may be stale, by a line of another copy that has something else
     there. offset, epochs: as for `explain_doubt`."""
     return (
-        f"{_state_epoch(other, offset, epochs[1])}, and that copy has something else there: it is damaged, or has batches"
-        f" of a replaced leader. {_quote(copy)} has batches of leader epoch {epochs[0]} up to offset {copy.end - 1}, which"
+        f"{_state_epoch(other, offset, epochs[1])}, and that copy has something else there, or has lost it: it is"
+        f" damaged, or has batches of a replaced leader. {_quote(copy)} has batches of leader epoch {epochs[0]} up to offset {copy.end - 1}, which"
         " may be stale; give the path of a sound copy alone, or failOnDataLoss=false to read them"
     )
 

@@ -108,7 +108,7 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
         if not may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):
             continue
         others = _find_fences_with_its_epoch(copies, at)
-        if others is not None and _list_ends(fences) != _list_ends(others):
+        if _list_ends(fences) != _list_ends(others):
             raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
 
@@ -120,14 +120,14 @@ def _is_fenced_before_last(copies: Sequence[CopyView], at: int, fences: Sequence
     return before is not None and first <= before.last_offset
 
 
-def _find_fences_with_its_epoch(copies: Sequence[CopyView], at: int) -> list[Fence] | None:
-    """Returns the fences where the last batch of copy number `at` has the epoch that it states. None if it cannot have
-    it: one leader would have written two different batches."""
+def _find_fences_with_its_epoch(copies: Sequence[CopyView], at: int) -> list[Fence]:
+    """Returns the fences where the last batch of copy number `at` has the epoch that it states. Returns none if one
+    leader would have written two different batches: one of their epochs is damaged, and it may be the other one."""
     copies[at].has_old_checkpoint = True
     try:
         return _find_fences(copies)
     except PathError:
-        return None
+        return []
     finally:
         copies[at].has_old_checkpoint = False
 
@@ -216,7 +216,7 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     checkpoint says of offsets from where on its copy has lost does not count.
 
     A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
-    checkpoint has something else there, unless failOnDataLoss=false.
+    checkpoint has something else there, or has lost its end, unless failOnDataLoss=false.
     """
     doubts = [explain_old_end(copy) for copy in copies if _has_old_end(copy)]
     for copy in copies:
@@ -224,17 +224,19 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
             if line is None or line[0] >= min(copy.end, other.log.offsets.end) or _is_borne_out(other, other.end, line):
                 continue
-            if other.end > line[0] or not other.tail.is_clean or _has_index_file_from(other, line[0]):
+            if other.end > line[0] or not other.tail.is_clean or _has_lost_end(other, line[0]):
                 allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
             doubts.append(explain_doubt(copy, other, *line))
             break
     return doubts
 
 
-def _has_index_file_from(copy: CopyView, offset: int) -> bool:
-    """Whether an index file of a copy without its `.log` has an entry at or above an offset."""
+def _has_lost_end(copy: CopyView, offset: int) -> bool:
+    """Whether a copy had something at or above an offset: an index file without its `.log` has an entry there, or its
+    checkpoint says that its last epoch began after the end of its files."""
     latest = map(read_last_offset, copy.log.beside.orphans)
-    return any(last is not None and last >= offset for last in latest)
+    end = max([copy.end, *(segment.base_offset for segment in copy.log.segments[-1:])])
+    return copy.epochs[-1][1] > end or any(last is not None and last >= offset for last in latest)
 
 
 def _has_old_end(copy: CopyView) -> bool:

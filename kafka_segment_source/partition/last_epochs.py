@@ -42,8 +42,11 @@ def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, ba
 
     The other copy has the batch too, whole or damaged. Its checkpoint has the epoch for that offset, and no later one
     for the batch before than it has. A line alone does not show it: a wrong epoch may be that of the line by chance. Or
-    the last epoch of the copy's checkpoint gave the offset to another batch.
+    the other copy has no checkpoint, and the same bytes. Or the last epoch of the copy's checkpoint gave the offset to
+    another batch.
     """
+    if not other.epochs and batch is not None and batch == last._replace(position=batch.position):
+        return True
     is_noted = epoch_at(other.epochs, last.base_offset) == last.leader_epoch
     has_batch = batch is not None and relate_batches(copy, last, other, batch) == SAME
     if is_noted and (has_batch or has_damaged_twin(other, last)):

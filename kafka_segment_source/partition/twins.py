@@ -101,16 +101,19 @@ def _name_proof(twin: BatchHeader | None, before: BatchHeader | None) -> str:
 def has_damaged_twin(copy: CopyView, batch: BatchHeader) -> bool:
     """Whether a copy has damage that begins with the header of another copy's batch: then it is that batch.
 
-    The header of magic 2 states base offset, length, leader epoch and CRC.
+    The header of magic 2 states base offset, length, leader epoch and CRC. Where just the offsets of the batch are
+    missing, the base offset may be what is damaged.
     """
     segment = copy.segment_of(batch.base_offset)
     if segment is None or not segment.size or batch.magic != MAGIC_V2:
         return False
-    places = {fault.position for fault in copy.survey(segment).faults if fault is not None} - {None}
+    places = copy.survey(segment).left_out_places()
+    missing = OffsetRange(batch.base_offset, batch.last_offset + 1)
     length = batch.size - LOG_OVERHEAD
     header = _HEADER.pack(batch.base_offset, length, batch.leader_epoch, batch.magic, batch.crc)
     with InputFile(segment.path, segment.storage, segment.version) as file:
-        return any(file.read_at(place, len(header)) == header for place in places if place is not None)
+        found = [(bytes(file.read_at(place.start, len(header))), place.gap) for place in places]
+    return any(read == header or (gap == missing and read[8:] == header[8:]) for read, gap in found)
 
 
 def find_lost_strays(

@@ -50,12 +50,19 @@ def map_ahead(action: Callable[[Item], T], items: Iterable[Item], at_once: int) 
     at_once: items that threads work on at the same time. 1: the items are done one by one, when they are asked for.
     """
     if at_once <= 1:
-        return map(action, items)
+        return _map_one_by_one(action, items)
     level = getattr(_place, "level", 0)
     todo = list(items)
     if len(todo) <= 1 or level >= _DEEPEST:
-        return map(action, todo)
+        return _map_one_by_one(action, todo)
     return _map_in_threads(action, todo, at_once, _find_pool(level + 1))
+
+
+def _map_one_by_one(action: Callable[[Item], T], items: Iterable[Item]) -> Generator[T, None, None]:
+    """As `map`, but a StopIteration of `action` is an error (PEP 479). `map` would end there, as if there were no more
+    items."""
+    for item in items:
+        yield action(item)
 
 
 def _map_in_threads(

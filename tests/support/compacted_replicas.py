@@ -291,7 +291,8 @@ class Case:
     def has_undecided_end(self) -> bool:
         """Whether the last batch of a replica states a later epoch than its epoch file has, and no other replica shows
         which of the two is wrong. Damage and flipped epochs may hide what shows it. Where another replica notes a later
-        epoch still, that one counts in either case. Or whether it states by chance the epoch that another one notes."""
+        epoch still, and another one there, that one counts in either case. Or whether it states by chance the epoch
+        that another one notes."""
         ends = [(each.held[-1], other) for each in self.replicas for other in self.replicas if other is not each]
         if any(end.epoch is not None and end.epoch == other.noted_at(end.batch.base) for end, other in ends):
             return True
@@ -304,7 +305,14 @@ class Case:
         others = [(one, other) for one in unnoted for other in self.replicas if other is not one]
         shown = {id(one) for one, other in others if shows_epoch(one, other)}
         noted = max((epoch for replica in self.replicas if replica.has_lines for epoch in replica.lines), default=-1)
-        open_ends = [each for each in unnoted if id(each) not in shown and each.held[-1].stated >= noted]
+        fitting = {
+            id(one)
+            for one, other in others
+            if other.has_lines and other.noted_at(one.held[-1].batch.base) == one.held[-1].stated
+        }
+        open_ends = [
+            each for each in unnoted if id(each) not in shown and (each.held[-1].stated >= noted or id(each) in fitting)
+        ]
         return bool(open_ends or (unnoted and (self.is_damaged() or self.is_bent())))
 
     def is_bent(self) -> bool:
@@ -340,15 +348,16 @@ def is_in_doubt(replica: Replica, held: Held) -> bool:
 
 def shows_epoch(replica: Replica, other: Replica) -> bool:
     """Whether another replica shows that the last batch of a replica is of the epoch that it states, which its epoch
-    file lacks: the other one has the batch and notes that epoch there, and no later one before, or has another batch of
-    the last noted epoch."""
+    file lacks: the other one has the batch and notes that epoch there, and no later one before, or has it with no epoch
+    file, or has another batch of the last noted epoch."""
     last = replica.held[-1]
     there = [held for held in other.held if held.batch.base <= last.batch.last and held.batch.last >= last.batch.base]
-    if (
-        any(held.batch == last.batch for held in there)
-        and other.has_lines
-        and other.noted_at(last.batch.base) == last.stated
+    same = [held for held in there if held.batch == last.batch]
+    if not other.has_lines and any(
+        held.whole and held.kept == last.kept and held.stated == last.stated for held in same
     ):
+        return True
+    if same and other.has_lines and other.noted_at(last.batch.base) == last.stated:
         before = replica.held[-2:-1]
         return all(other.noted_at(held.batch.base) <= held.stated for held in before)
     return any(

@@ -338,6 +338,55 @@ def test_a_copy_whose_batches_contradict_its_own_checkpoint(hurt: dict[int, str]
 
 
 @TURNS
+@pytest.mark.parametrize(
+    ("left", "lines"),
+    [
+        ({10: "[10-13 e0]"}, "0 0, 1 16"),  # the epoch began behind the end
+        ({10: "[10-13 e0]", 14: ""}, "0 0, 1 16"),
+        ({10: "[10-13 e0]", 14: "[14-15 e0]"}, "0 0, 1 16, 2 18"),  # the next epoch began behind it
+        ({10: "[10-13 e0]", 14: "[14-15 e0]", 16: ""}, "0 0, 1 16, 2 18"),
+    ],
+)
+def test_a_copy_without_its_last_file(left: dict[int, str], lines: str, turn: int, tmp_path: Path) -> None:
+    """No trace of the file is left. But its checkpoint says that the log went on."""
+    paths = write_copies(tmp_path, left, STALE_TAIL, epochs=(lines, "0 0"))
+    for bounds in ({}, {"endingOffsets": {"t": {"0": 18}}}):
+        with pytest.raises(
+            PathError, match="began at offset 16, and that copy has something else there, or has lost it"
+        ):
+            offsets(paths[::turn], **bounds)
+    assert not kafkaseg.verify(paths[::turn]).is_ok
+    assert offsets(paths[::turn], failOnDataLoss=False)[:6] == list(range(10, 16))
+
+
+@TURNS
+def test_an_index_without_its_log_beside_a_torn_batch(turn: int, tmp_path: Path) -> None:
+    """No copy has a whole batch. Whatever the order of the paths: the offsets of the index file are lost."""
+    paths = write_copies(tmp_path, {4: "[4-5 e0]"}, {0: "[0-3 e0]"})
+    log = Path(paths[0], "t-0", writer.segment_name(4))
+    log.write_bytes(log.read_bytes()[:20])
+    gone = Path(paths[1], "t-0", writer.segment_name(0))
+    gone.with_suffix(".index").write_bytes(writer.offset_index([(3, 70)], 0))
+    gone.unlink()
+    with pytest.raises(DataLossError, match="no file holds the offsets 0 to 3"):
+        offsets(paths[::turn])
+
+
+@TURNS
+@pytest.mark.parametrize("base", [4, 7, 13, 5 + (1 << 40)])
+def test_a_wrong_offset_right_before_a_stale_end(base: int, turn: int, tmp_path: Path) -> None:
+    """The rest of the header is that of the other copy's batch, and just its offsets are missing."""
+    led = {2: "[2-4 e0] [5-7 e0] [8-10 e1] [11-13 e1]"}
+    paths = write_copies(tmp_path, led, {2: "[2-4 e0] [5-7 e0] [8-10 e0] [11-13 e0]"})
+    log = Path(paths[0], "t-0", writer.segment_name(2))
+    whole, at = log.read_bytes(), len(encode_batches("[2-4 e0]"))
+    log.write_bytes(whole[:at] + base.to_bytes(8) + whole[at + 8 :])
+    table = kafkaseg.scan(paths[::turn], ["offset", "value"]).read_all().to_pydict()
+    assert table["offset"] == list(range(2, 14))
+    assert table["value"][6:] == [b"v%d of e1" % offset for offset in range(8, 14)]
+
+
+@TURNS
 def test_a_lost_file_is_no_leader_that_wrote_nothing(turn: int, tmp_path: Path) -> None:
     """Its index file is left. The stale tail of the other copy reaches as far."""
     led = {10: LED[10], 14: "[14-15 e0]"}

@@ -184,6 +184,18 @@ def test_an_older_checkpoint_beside_damage_in_the_same_batch(turn: int, tmp_path
     assert read([a, b][::turn]) == wanted
 
 
+@pytest.mark.parametrize("order", list(permutations("ABC")))
+def test_an_older_checkpoint_beside_a_copy_without_one(order: Sequence[str], tmp_path: Path) -> None:
+    """It has the same batch of the same epoch. An emptied file of it changes nothing."""
+    batches, last = [(0, 1, 5), (2, 3, 5)], make_batch(4, 5, 7, "leader")
+    write_common(tmp_path / "A", last, [(5, 0)])
+    b = write_replica(tmp_path / "B", {0: make_batch(*batches[0], "both"), 2: b"", 4: last}, [])
+    (b / "t-0" / "leader-epoch-checkpoint").unlink()
+    (b / "t-0" / writer.segment_name(2)).with_suffix(".timeindex").write_bytes(writer.time_index([(1001, 3)], 2))
+    write_common(tmp_path / "C", make_batch(4, 6, 6, "stale"), [(5, 0), (6, 4)])
+    assert read([tmp_path / name for name in order]) == [*values(COMMON, "both"), *values([(4, 5, 7)], "leader")]
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_an_older_checkpoint_beside_an_epoch_between(turn: int, tmp_path: Path) -> None:
     """The checkpoint of A is older than its last batch, or the epoch of that batch is damaged. B counts only then."""
