@@ -70,10 +70,10 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: a last batch that alone states another epoch than the last line is of that one",
         "copies: a batch of the last line's epoch in another copy shows that the line is old",
         "copies: a line alone does not show that a checkpoint is old",
+        "copies: the same bytes in a copy without a checkpoint show that the line is old",
         "copies: a checkpoint that has the epoch for that offset shows it too",
         "copies: but not if it contradicts the batch before",
         "copies: an epoch that a checkpoint may lack does not decide alone",
-        "copies: unless a batch before it does",
     ),
     "lost segments": (
         "transactions: what is open before missing offsets does not end the log",

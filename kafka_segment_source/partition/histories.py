@@ -68,7 +68,6 @@ from kafka_segment_source.partition.fences import (
     explain_undecided_epoch,
 )
 from kafka_segment_source.partition.last_epochs import (
-    find_before_last,
     find_believed_last,
     may_lack_epoch,
     note_last_epoch,
@@ -105,19 +104,10 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
         note_last_epoch(copy, copies)
     fences = _find_fences(copies)
     for at, copy in enumerate(copies):
-        if not may_lack_epoch(copy) or _is_fenced_before_last(copies, at, fences):
-            continue
-        others = _find_fences_with_its_epoch(copies, at)
+        others = _find_fences_with_its_epoch(copies, at) if may_lack_epoch(copy) else fences
         if _list_ends(fences) != _list_ends(others):
             raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
-
-
-def _is_fenced_before_last(copies: Sequence[CopyView], at: int, fences: Sequence[Fence]) -> bool:
-    """Whether copy number `at` is fenced as a batch before its last one contradicts another copy."""
-    before = find_before_last(copies[at])
-    first = next((fence.first for fence in fences if fence.loser == at), MAX_OFFSET)
-    return before is not None and first <= before.last_offset
 
 
 def _find_fences_with_its_epoch(copies: Sequence[CopyView], at: int) -> list[Fence]:
