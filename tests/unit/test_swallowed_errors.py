@@ -178,6 +178,45 @@ JUDGED: dict[str, str] = {
 }
 
 
+# Each `next(…)` without a default. Where there is nothing left it raises StopIteration, which ends a `for` or a `map`
+# around it as if no item was left.
+TAKEN: dict[str, str] = {
+    "in_order:InOrder._take": "the end of the pieces, which is what it asks for",
+    "inspection.contents:_summarize_logs": "one summary for each segment",
+    "logdir.catalog:_list_files": "there is a failure",
+    "schema_registry.sources:read_given": "there is one topic",
+    "searching.every_copy:KeyPlaces.__next__": "the end of the places, which is what it says",
+    "searching.key_files:_list_dead": "the name has one of the endings",
+    "spark.zone_maps:update_zone_maps": "one answer for each split",
+    "storage.object_store:ObjectStorage.look_at": "one answer for each of two questions",
+    "values.avro_columns:_Maker._make": "there is a wanted field",
+    "values.protobuf_columns:_Maker._make_field": "there is a wanted field",
+    "values.protobuf_columns:_Maker._make_single": "there is a wanted field",
+    "values.protobuf_columns:_Maker._refuse_wanted": "there is a wanted field",
+    "views.transaction_replay:Replay.add": "one sum for each run of data",
+}
+
+
+def find_taken(path: Path) -> Iterator[str]:
+    """Yields the place of each `next(…)` without a default: module and function."""
+    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+    def walk(node: ast.AST, function: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            own = child.name if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else None
+            inside = ".".join(filter(None, [function, own]))
+            if isinstance(child, ast.Call) and ast.unparse(child.func) == "next" and len(child.args) == 1:
+                yield f"{module}:{inside}"
+            yield from walk(child, inside)
+
+    yield from walk(ast.parse(path.read_text()), "")
+
+
+def test_every_next_without_a_default_was_judged() -> None:
+    """One that may find nothing has a default, or says what is missing."""
+    assert sorted({place for path in PACKAGE.rglob("*.py") for place in find_taken(path)}) == sorted(TAKEN)
+
+
 def find_places(path: Path) -> Iterator[str]:
     """Yields the place of each handler that may swallow: module, function, and the errors that it names."""
     module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
