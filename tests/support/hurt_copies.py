@@ -484,8 +484,8 @@ def bend_last(random: Random, copy: Copy) -> int | None:
 
 def has_undecided_end(made: Case) -> bool:
     """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, and no other copy
-    has the batch as it is there. The checkpoint may be the older one (docs/damage.md, "Where an error says more than is
-    lost")."""
+    has the batch as it is there, in a file without damage. The checkpoint may be the older one (docs/damage.md, "Where an
+    error says more than is lost")."""
     for copy in made.copies:
         last = next((file for file in reversed(copy.files) if file.batches), None)
         if copy.epochs is None or last is None:
@@ -493,7 +493,8 @@ def has_undecided_end(made: Case) -> bool:
         position = sum(len(held.batch.data) for held in last.batches[:-1])
         stated = int.from_bytes(last.log[position + 12 : position + 16], signed=True)
         others = [other for other in made.copies if other is not copy and other.link_to is None]
-        has_twin = any(last.batches[-1].batch in other.held() for other in others)
+        sound = [file for other in others for file in other.files if all(held.whole for held in file.batches)]
+        has_twin = any(last.batches[-1].batch == held.batch for file in sound for held in file.batches)
         if stated > int(copy.epochs.split()[-2]) and not has_twin:
             return True
     return False
