@@ -484,8 +484,10 @@ def bend_last(random: Random, copy: Copy) -> int | None:
 
 def has_undecided_end(made: Case) -> bool:
     """Whether the last batch of a copy states a later leader epoch than the lines of its checkpoint, and no other copy
-    has the batch as it is there, in a file without damage. The checkpoint may be the older one (docs/damage.md, "Where an
-    error says more than is lost")."""
+    has the batch as it is there, in a file without damage.
+
+    The checkpoint may be the older one (docs/damage.md, "Where an error says more than is lost").
+    """
     for copy in made.copies:
         last = next((file for file in reversed(copy.files) if file.batches), None)
         if copy.epochs is None or last is None:
