@@ -248,6 +248,9 @@ class SegmentView:
             header = self.probe.proven(int(offsets.positions[candidate]))
             if header is None or first_offset < header.base_offset:
                 continue
+            if candidate > 0 and header.base_offset <= offsets.offsets[candidate - 1]:
+                is_in_doubt = True  # it has fallen below the append before it
+                continue
             following = self.probe.at(header.end)
             if not may_have_fallen(header, following) or (is_in_doubt and not overlaps(header, following)):
                 return header.position

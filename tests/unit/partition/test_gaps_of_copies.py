@@ -452,3 +452,22 @@ def test_a_gap_behind_damage_that_no_row_of_the_time_can_be_in(how: str, turn: i
     with pytest.raises(CorruptRecordError, match=r"no copy holds the offsets [03] to 4 whole"):
         read(paths[::turn], **options)
     assert read(paths[::turn], mode="DROPMALFORMED", failOnDataLoss=False, **options) == rows(*range(5, 10))
+
+
+@TURNS
+def test_a_marker_behind_lost_files_and_a_wrong_offset(turn: int, tmp_path: Path) -> None:
+    """Files of the only copy that reaches so far are gone. The marker behind them may be that of another transaction,
+    also where a batch before them has a wrong offset, and an index file leads to it."""
+    begin, rest = encode_batches("[0-3 e0] [4-7 e0] [8-9 e0]"), encode_batches("[13-14 e0]")
+    moved = make_transaction(10, 1)
+    data = begin + (6).to_bytes(8) + moved[8:] + make_transaction(11, 2) + rest
+    paths = write_bytes(tmp_path, {0: data, 20: make_marker("commit", 20)}, {0: encode_batches("[0-3 e0]")})
+    starts = [len(encode_batches(text)) for text in ("[0-3 e0]", "[0-3 e0] [4-7 e0]", "[0-3 e0] [4-7 e0] [8-9 e0]")]
+    entries = [*zip((4, 8, 10), starts, strict=True), (13, len(data) - len(rest))]
+    index = Path(paths[0], "t-0", writer.segment_name(0)).with_suffix(".index")
+    index.write_bytes(writer.offset_index(entries, 0))
+    lenient: dict[str, Any] = {"mode": "DROPMALFORMED", "failOnDataLoss": False}
+    with pytest.raises((CorruptRecordError, DataLossError)):
+        kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed").read_all()
+    found = kafkaseg.scan(paths[::turn], ["offset"], isolationLevel="read_committed", **lenient).read_all()
+    assert found["offset"].to_pylist() == [*range(10), 13, 14]
