@@ -111,8 +111,15 @@ class Expected:
         is_old = any(batch.magic < 2 for batch in made.history)
         torn = {copy.files[-1].batches[-1] for copy in copies if copy.files and copy.files[-1].batches}
         lengths = {held.batch.base for held in torn if held.has_wrong_length}  # it may be the write that a crash cut
+        # of two damaged entries of an old format at the end of a copy, another copy explains both if it has the first
+        ends = [copy.files[-1].batches[-2:] for copy in copies if copy.files]
+        behind = {pair[1].batch.base for pair in ends if len(pair) == 2 and not (pair[0].whole or pair[1].whole)}
         self.unnoticed = {
-            b.base for b in self.unheld if b.base >= self.after or b.base in lengths or (is_old and b.base not in hurt)
+            b.base
+            for b in self.unheld
+            if b.base >= self.after
+            or b.base in lengths
+            or (is_old and (b.base not in hurt or (b.base in behind and b.magic < 2)))
         }
 
     @staticmethod
