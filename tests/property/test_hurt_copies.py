@@ -59,6 +59,8 @@ FAILED_ONCE = [
     800008993,  # a first file that names offsets which only another copy has, beside a thinned copy
     730005610,  # a batch that lies at a wrong place, with as many offsets as one that compaction has thinned
     210000639,  # damage in an earlier part of a last file, beside a copy that is damaged elsewhere
+    880013867,  # a zone map of before the damage, and offsets between the ends of two copies that none has
+    985009603,  # a marker behind lost files, after a batch with a wrong offset to which an index entry leads
 ]
 MAPS = "/maps"
 
@@ -113,7 +115,8 @@ class Expected:
         lengths = {held.batch.base for held in torn if held.has_wrong_length}  # it may be the write that a crash cut
         # of two damaged entries of an old format at the end of a copy, another copy explains both if it has the first
         ends = [copy.files[-1].batches[-2:] for copy in copies if copy.files]
-        behind = {pair[1].batch.base for pair in ends if len(pair) == 2 and not (pair[0].whole or pair[1].whole)}
+        hurt_pairs = [pair for pair in ends if len(pair) == 2 and not (pair[0].whole or pair[1].whole)]
+        behind = {pair[1].batch.base for pair in hurt_pairs if pair[0].batch.base in held}
         self.unnoticed = {
             b.base
             for b in self.unheld
@@ -146,26 +149,25 @@ class Expected:
         Where damage sends a read to the copies, either of the two may be read: both are what compaction may leave. Each
         file is compared as a whole (docs/damage.md).
         """
-        compacted = [copy for copy in copies if copy.is_compacted]
         ends = {
             offset
             for copy in copies
             if not copy.is_compacted and copy.files
             for offset in (copy.files[0].base, max((batch.after for batch in copy.held()), default=0))
         }
-        is_cut = any(
-            held.batch.base <= end < file.batches[-1].batch.after and end != file.batches[0].batch.base
-            for copy in compacted
+        spans = [
+            (file.batches[0].batch.base, file.batches[-1].batch.after)
+            for copy in copies
+            if copy.is_compacted
             for file in copy.files
-            for held in file.batches[:1]
-            for end in ends
-        )
+            if file.batches
+        ]
+        is_cut = any(first < end < after for first, after in spans for end in ends)
         if not is_cut and all(copy.files == copy.unhurt for copy in copies):
             return set()
         thinned = [batch for copy in copies if copy.is_thinned_further for batch in copy.held()]
-        spans = [range(batch.base, batch.after) for batch in thinned]
         left = {row[0] for batch in thinned for row in batch.rows}
-        return {offset for span in spans for offset in span} - left if spans else set()
+        return {offset for batch in thinned for offset in range(batch.base, batch.after)} - left
 
     @staticmethod
     def _find_doubtful(copies: list[Copy]) -> set[int]:

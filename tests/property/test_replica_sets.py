@@ -56,6 +56,11 @@ FAILED_ONCE = [
     830000429,  # an older checkpoint in one copy, and the batch of the epoch that it lacks is damaged in the other
     850011353,  # the same, in the copy with the older checkpoint
     830018549,  # an older checkpoint, damage before the last batch, and a stale copy with an epoch between
+    910007942,  # a wrong last epoch that is the one of another copy's line, where compaction left that copy nothing
+    890008502,  # the same, and it left other batches there
+    940010087,  # the same in a stale copy, beside another older checkpoint
+    940001240,  # an older checkpoint, a copy without one, and a stale end: the read had no rows and no error
+    980004293,  # an older checkpoint of a leader that took an earlier log
 ]
 
 
