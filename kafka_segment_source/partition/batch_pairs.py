@@ -261,12 +261,13 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     before the fall, or without the one after it. A batch without which it is may be wrong, and both may be. The one
     that has the epoch of the checkpoint is right. A broker notes an epoch before it appends the first batch of it
     (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines. So it may
-    be if another copy has the same batch with another epoch. It comes with the epoch of the last line then, or with the
-    one of the batch before if that is later.
+    be if another copy has the same batch with another epoch. It comes with the least epoch that is possible then: the
+    one of the last line, or the next one if that one gave the offset to another batch, or the one of the batch before
+    if that is later.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
-    noted = copy.epochs[-1][0] if copy.epochs else UNKNOWN
+    noted = copy.epochs[-1][0] + copy.has_later_epoch if copy.epochs else UNKNOWN
     batch = next(batches, None)
     after = following = None if batch is None else _find_following(copy, batch)
     while batch is not None:

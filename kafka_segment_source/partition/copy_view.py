@@ -44,7 +44,9 @@ class CopyView:
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     has_proven_end: whether another copy has its last batch at the same place.
     has_odd_epoch: whether another copy has its last batch with another leader epoch. No CRC covers it.
-    has_old_checkpoint: whether another copy shows that its `leader-epoch-checkpoint` lacks the epoch of its last batch.
+    has_old_checkpoint: whether another copy shows that its last batch has the epoch that it states, which its
+        `leader-epoch-checkpoint` lacks.
+    has_later_epoch: whether another copy shows that the epoch of its last batch is later than that checkpoint has.
     least_epoch: the earliest of the epochs that copies state for its last batch, if they state several. One is right.
     positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
@@ -57,6 +59,7 @@ class CopyView:
         self.has_proven_end = False
         self.has_odd_epoch = False
         self.has_old_checkpoint = False
+        self.has_later_epoch = False
         self.least_epoch = UNKNOWN
         self.policy = policy
         self.positions: dict[tuple[str, int], tuple[int, int]] = {}

@@ -69,7 +69,8 @@ def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote(one)} and {_quote(other)} hold different batches at offset {offset} of partition {_name(one)}, and"
         " their leader epochs do not say which one counts: they are of two clusters, of two topics of one name, or one"
-        " has files of a replaced leader below later ones, or is damaged where no CRC shows it; give one of the paths"
+        " has files of a replaced leader below later ones, or is damaged where no CRC shows it, or its"
+        " leader-epoch-checkpoint is older than its files; give one of the paths"
     )
 
 

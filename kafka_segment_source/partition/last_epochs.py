@@ -14,6 +14,11 @@ from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, relate_ba
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import has_damaged_twin
 
+# What another copy shows about the epoch of a last batch, which the checkpoint beside it lacks
+_STATED = "stated"  # it is the one that the batch states
+_LATER = "later"  # it is later than all lines of the checkpoint
+_NOTHING = "nothing"
+
 
 def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
     """Notes what other copies show about the leader epoch of a copy's last batch.
@@ -34,26 +39,31 @@ def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
         copy.least_epoch = min(possible, default=UNKNOWN)
     if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
         others = (pair for pair in found if pair[0] is not copy)
-        copy.has_old_checkpoint = any(_shows_old_checkpoint(copy, last, *pair) for pair in others)
+        shown = [_show_epoch(copy, last, *pair) for pair in others]
+        copy.has_old_checkpoint = _STATED in shown
+        copy.has_later_epoch = _LATER in shown
 
 
-def _shows_old_checkpoint(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> bool:
-    """Whether another copy shows that a copy's last batch is of an epoch which its own checkpoint lacks yet.
+def _show_epoch(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> str:
+    """Returns what another copy shows about the epoch of a copy's last batch, which its own checkpoint lacks: _STATED,
+    _LATER or _NOTHING.
 
-    The other copy has the batch too, whole or damaged. Its checkpoint has the epoch for that offset, and no later one
-    for the batch before than it has. A line alone does not show it: a wrong epoch may be that of the line by chance. Or
-    the other copy has no checkpoint, and the same bytes. Or the last epoch of the copy's checkpoint gave the offset to
-    another batch.
+    It is the stated one if the other copy has the batch too, whole or damaged, and its checkpoint has the epoch for
+    that offset, and no later one for the batch before than it has. A line alone does not show it: a wrong epoch may be
+    that of the line by chance. So it is if the other copy has no checkpoint, and the same bytes. It is a later one than
+    the checkpoint has if the last epoch there gave the offset to another batch.
     """
     if not other.epochs and batch is not None and batch == last._replace(position=batch.position):
-        return True
+        return _STATED
     is_noted = epoch_at(other.epochs, last.base_offset) == last.leader_epoch
     has_batch = batch is not None and relate_batches(copy, last, other, batch) == SAME
     if is_noted and (has_batch or has_damaged_twin(other, last)):
         before = find_before_last(copy)
-        return before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch
+        if before is None or epoch_at(other.epochs, before.base_offset) <= before.leader_epoch:
+            return _STATED
     noted = last._replace(leader_epoch=copy.epochs[-1][0])
-    return batch is not None and relate_batches(copy, noted, other, batch) == CONFLICT
+    is_later = batch is not None and relate_batches(copy, noted, other, batch) == CONFLICT
+    return _LATER if is_later else _NOTHING
 
 
 def _identify(batch: BatchHeader) -> tuple[int, int, int]:

@@ -117,6 +117,10 @@ class Replica:
         epochs = [held.batch.epoch for held in self.sound()]
         return max([-1, *epochs, *(self.lines if self.has_lines else ())])
 
+    def epochs(self) -> set[int]:
+        """The leader epochs that its files state."""
+        return {held.stated for held in self.held} | ({*self.lines} if self.has_lines else set())
+
     def sound(self) -> list[Held]:
         return [held for held in self.held if held.whole]
 
@@ -289,31 +293,33 @@ class Case:
         return self.is_bent() and any(self.is_stale(replica) for replica in self.replicas)
 
     def has_undecided_end(self) -> bool:
-        """Whether the last batch of a replica states a later epoch than its epoch file has, and no other replica shows
-        which of the two is wrong. Damage and flipped epochs may hide what shows it. Where another replica notes a later
-        epoch still, and another one there, that one counts in either case. Or whether it states by chance the epoch
-        that another one notes."""
-        ends = [(each.held[-1], other) for each in self.replicas for other in self.replicas if other is not each]
-        if any(end.epoch is not None and end.epoch == other.noted_at(end.batch.base) for end, other in ends):
-            return True
-        unnoted = [
-            replica
-            for replica in self.replicas
-            for last in replica.held[-1:]
-            if replica.has_lines and replica.lines and last.stated > max(replica.lines)
+        """Whether the epoch of a last batch is in doubt, and decides. Damage and flipped epochs may hide what shows
+        which one is right."""
+        unnoted = [replica for replica in self.replicas if lacks_its_last_epoch(replica)]
+        is_hurt = self.is_damaged() or self.is_bent()
+        return self.has_chance_epoch() or any(self.has_open_end(each) for each in unnoted) or bool(unnoted and is_hurt)
+
+    def has_chance_epoch(self) -> bool:
+        """Whether a flipped last epoch is by chance the one that another replica notes there."""
+        ends = [
+            (replica.held[-1], other) for replica in self.replicas for other in self.replicas if other is not replica
         ]
-        others = [(one, other) for one in unnoted for other in self.replicas if other is not one]
-        shown = {id(one) for one, other in others if shows_epoch(one, other)}
-        noted = max((epoch for replica in self.replicas if replica.has_lines for epoch in replica.lines), default=-1)
-        fitting = {
-            id(one)
-            for one, other in others
-            if other.has_lines and other.noted_at(one.held[-1].batch.base) == one.held[-1].stated
-        }
-        open_ends = [
-            each for each in unnoted if id(each) not in shown and (each.held[-1].stated >= noted or id(each) in fitting)
-        ]
-        return bool(open_ends or (unnoted and (self.is_damaged() or self.is_bent())))
+        return any(end.epoch is not None and end.epoch == other.noted_at(end.batch.base) for end, other in ends)
+
+    def has_open_end(self, replica: Replica) -> bool:
+        """Whether no other replica shows the epoch of a last batch that the epoch file beside it lacks, and that
+        matters: another replica notes that epoch there, or none notes a later one, or one has an epoch between the
+        least that is possible and the stated one."""
+        others = [other for other in self.replicas if other is not replica]
+        stated, line = replica.held[-1].stated, max(replica.lines)
+        if any(shows_epoch(replica, other) for other in others):
+            return False
+        if any(shows_later_epoch(replica, other) for other in others):
+            least = max([line + 1, *(held.stated for held in replica.held[-2:-1])])
+            return any(least <= epoch <= stated for other in others for epoch in other.epochs())
+        noted = max((epoch for other in self.replicas if other.has_lines for epoch in other.lines), default=-1)
+        is_noted = any(other.has_lines and other.noted_at(replica.held[-1].batch.base) == stated for other in others)
+        return stated >= noted or is_noted
 
     def is_bent(self) -> bool:
         """Whether the leader epoch of a batch has a flipped bit."""
@@ -346,24 +352,31 @@ def is_in_doubt(replica: Replica, held: Held) -> bool:
     return not held.whole or (is_beside_damage and is_beside_gap)
 
 
+def lacks_its_last_epoch(replica: Replica) -> bool:
+    """Whether the last batch of a replica states a later epoch than its epoch file has."""
+    return replica.has_lines and bool(replica.lines) and replica.held[-1].stated > max(replica.lines)
+
+
 def shows_epoch(replica: Replica, other: Replica) -> bool:
     """Whether another replica shows that the last batch of a replica is of the epoch that it states, which its epoch
     file lacks: the other one has the batch and notes that epoch there, and no later one before, or has it with no epoch
-    file, or has another batch of the last noted epoch."""
+    file."""
     last = replica.held[-1]
-    there = [held for held in other.held if held.batch.base <= last.batch.last and held.batch.last >= last.batch.base]
-    same = [held for held in there if held.batch == last.batch]
-    if not other.has_lines and any(
-        held.whole and held.kept == last.kept and held.stated == last.stated for held in same
-    ):
-        return True
-    if same and other.has_lines and other.noted_at(last.batch.base) == last.stated:
-        before = replica.held[-2:-1]
-        return all(other.noted_at(held.batch.base) <= held.stated for held in before)
+    same = [held for held in other.held if held.batch == last.batch]
+    if not other.has_lines:
+        return any(held.whole and held.kept == last.kept and held.stated == last.stated for held in same)
+    before = replica.held[-2:-1]
+    is_noted = bool(same) and other.noted_at(last.batch.base) == last.stated
+    return is_noted and all(other.noted_at(held.batch.base) <= held.stated for held in before)
+
+
+def shows_later_epoch(replica: Replica, other: Replica) -> bool:
+    """Whether another replica has another batch of the last noted epoch where a replica has its last batch."""
+    last = replica.held[-1]
     return any(
         held.batch != last.batch and held.stated == max(replica.lines) and held.kept & last.kept
-        for held in there
-        if held.batch.base <= last.batch.base
+        for held in other.held
+        if held.batch.base <= last.batch.base <= held.batch.last
     )
 
 

@@ -206,6 +206,19 @@ def test_an_older_checkpoint_beside_an_epoch_between(turn: int, tmp_path: Path) 
             kafkaseg.plan([a, b][::turn], **options)
 
 
+@pytest.mark.parametrize("order", [*permutations("ABC")])
+def test_older_checkpoints_beside_a_batch_of_the_last_epoch_there(order: Sequence[str], tmp_path: Path) -> None:
+    """The batch of C shows that the last ones of A and B are of later epochs than their checkpoints have. Their epochs
+    are what they state, or a flipped bit made 13 of 5 + 8: nothing says so."""
+    write_common(tmp_path / "A", make_batch(4, 5, 7, "leader"), [(5, 0)])
+    write_common(tmp_path / "B", make_batch(4, 4, 13, "other"), [(5, 0)])
+    write_common(tmp_path / "C", make_batch(4, 6, 5, "stale"), [(5, 0)])
+    for options in ({}, {"mode": "DROPMALFORMED", "failOnDataLoss": "false"}):
+        with pytest.raises(PathError, match=r"different batches at offset 4.*is older than its files; give one of"):
+            kafkaseg.plan([tmp_path / name for name in order], **options)
+    assert read([tmp_path / name for name in order if name != "B"])[-2:] == values([(4, 5, 7)], "leader")
+
+
 @pytest.mark.parametrize("start", [6, 7])
 @pytest.mark.parametrize("epoch", [5, 7])
 @pytest.mark.parametrize("turn", [1, -1])
