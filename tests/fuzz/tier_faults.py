@@ -39,7 +39,7 @@ from kafka_segment_source.reporting import logger
 from kafka_segment_source.storage.store import LocalStorage
 from tests.support import naive, transactions
 from tests.support import tiered_encoder as encoder
-from tests.support.rows import TOPIC, Row, decoded, scanned
+from tests.support.rows import OFFSET, TOPIC, Row, decoded, scanned
 from tests.support.tier_histories import KINDS, Term, TierHistory, play
 
 NAMES = encoder.Names("orders", 0, bytes([7] * 16))
@@ -61,7 +61,8 @@ SELECTIONS: tuple[dict[str, Any], ...] = (
 class Case:
     """A store and its faults.
 
-    objects: of both topics. which: the keys of those that are hurt. times: how many reads of them fail.
+    objects: of both topics. which: the keys of those that are hurt. times: how many reads of them fail. sound: the
+    uploads of which none is hurt.
     """
 
     history: TierHistory
@@ -72,6 +73,14 @@ class Case:
     has_disk: bool
     level: str
     selection: dict[str, Any]
+    sound: tuple[encoder.LocalSegment, ...]
+
+    @property
+    def shows_last_leader(self) -> bool:
+        """Whether a file without a fault is of the last leader: the disk, or the upload with the latest leader epoch
+        that ends last."""
+        newest = max(self.history.uploads, key=lambda upload: (max(upload.epochs), upload.end))
+        return self.has_disk or newest in self.sound
 
 
 def make_case(number: int) -> Case:
@@ -93,6 +102,8 @@ def make_case(number: int) -> Case:
         suffix = "log" if fault == "empty" else "leader_epoch_checkpoint"
     keys = sorted(key for key in objects if key.endswith(suffix))
     which = tuple(chance.choice((keys, keys[:FIRST], keys[-1:], [key for key in keys if chance.random() < 0.5])))
+    uploads = zip((key for key in objects if key.endswith(suffix)), history.uploads, strict=True)
+    sound = tuple(upload for key, upload in uploads if key not in which)
     for key in which:
         if fault == "no indexes":
             del objects[key]
@@ -107,6 +118,7 @@ def make_case(number: int) -> Case:
         chance.random() < 0.5,
         chance.choice(["read_uncommitted", "read_committed"]),
         chance.choice(SELECTIONS),
+        sound,
     )
 
 
@@ -231,10 +243,22 @@ def check(number: int, root: Path) -> str:
     if error is None:
         mine = sum(row[TOPIC] == NAMES.topic for row in found)
         assert mine >= len(own) or said, f"{at}: DROPMALFORMED returned {mine} of {len(own)} rows in silence"
+        lost = sorted(_find_held(case, own) - {row[OFFSET] for row in found if row[TOPIC] == NAMES.topic})
+        assert not lost or case.level == "read_committed", f"{at}: DROPMALFORMED lost {lost}, which sound files hold"
+        wrong = [row[:3] for row in found if row[TOPIC] == NAMES.topic and row not in own]
+        assert not wrong or not case.shows_last_leader, f"{at}: DROPMALFORMED returned {wrong}, which are not of the log"
     else:
         assert outcome != "all rows" or case.times, f"{at}: DROPMALFORMED fails where FAILFAST does not: {error!r}"
     _check_shown(case, paths, outcome, at)
     return f"{case.fault}: {outcome}"
+
+
+def _find_held(case: Case, rows: list[Row]) -> set[int]:
+    """The offsets of some rows that uploads without a fault have, or the disk."""
+    held = [*case.sound, *(case.history.local if case.has_disk else ())]
+    records = {(each.offset, each.leader_epoch) for segment in held for each in naive.decode_log(segment.log)}
+    kept = {record.offset for record in case.history.records if (record.offset, record.leader_epoch) in records}
+    return kept & {row[OFFSET] for row in rows}
 
 
 def _try_to_read(paths: list[str], **options: Any) -> tuple[list[Row], KafkaSegmentError | None]:
