@@ -801,7 +801,7 @@ LOOSENED = [
         ),
         (
             "zones: the end of a segment before a gap is read",
-            "if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, byte_range):",
+            "if shows_loss_at_end and _leaves_gap(view.segment, zones, last_zone, byte_range):",
             "if False:",
         ),
         (

@@ -47,13 +47,13 @@ def prune(
     times: TimeRange,
     zones: ZoneTable,
     holding: Mask | None = None,
-    gap_is_loss: bool = False,
+    shows_loss_at_end: bool = False,
 ) -> Pruned:
     """Returns the pieces of `found` that hold every wanted data row inside `times`.
 
     zones: those of the view's segment. holding: which of them may hold a row with a wanted key; None: all.
-    gap_is_loss: a read notices offsets that are missing after the segment (`PartitionLog.shows_loss_at_end`). The last
-    batch of the segment is then read, if wanted offsets are missing after it.
+    shows_loss_at_end: a read notices offsets that are missing after the segment (`PartitionLog.shows_loss_at_end`). The
+    last batch of the segment is then read, if wanted offsets are missing after it.
     """
     if zones.shape[1] and zones[zone_table.END, -1] > view.segment.size:  # ends grow
         zones = zones[:, zones[zone_table.END] <= view.segment.size]
@@ -72,7 +72,7 @@ def prune(
         pieces.append(ByteRange(rest.start, begin, rest.first_offset, first_offset))
         rest = ByteRange(end, byte_range.end, max(rest.first_offset, after), byte_range.end_offset)
     last_zone = proven[-1][1]
-    if gap_is_loss and _leaves_gap(view.segment, zones, last_zone, byte_range):
+    if shows_loss_at_end and _leaves_gap(view.segment, zones, last_zone, byte_range):
         rest = rest._replace(start=int(zones[zone_table.LAST_POSITION, last_zone]))
     pieces.append(rest)
     tails = {int(zones[zone_table.END, last]): int(zones[zone_table.LAST_POSITION, last]) for _, last in proven}

@@ -246,7 +246,9 @@ def check(number: int, root: Path) -> str:
         lost = sorted(_find_held(case, own) - {row[OFFSET] for row in found if row[TOPIC] == NAMES.topic})
         assert not lost or case.level == "read_committed", f"{at}: DROPMALFORMED lost {lost}, which sound files hold"
         wrong = [row[:3] for row in found if row[TOPIC] == NAMES.topic and row not in own]
-        assert not wrong or not case.shows_last_leader, f"{at}: DROPMALFORMED returned {wrong}, which are not of the log"
+        assert not wrong or not case.shows_last_leader, (
+            f"{at}: DROPMALFORMED returned {wrong}, which are not of the log"
+        )
     else:
         assert outcome != "all rows" or case.times, f"{at}: DROPMALFORMED fails where FAILFAST does not: {error!r}"
     _check_shown(case, paths, outcome, at)

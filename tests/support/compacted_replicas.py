@@ -295,9 +295,9 @@ class Case:
     def has_undecided_end(self) -> bool:
         """Whether the epoch of a last batch is in doubt, and decides. Damage and flipped epochs may hide what shows
         which one is right."""
-        unnoted = [replica for replica in self.replicas if lacks_its_last_epoch(replica)]
-        is_hurt = self.is_damaged() or self.is_bent()
-        return self.has_chance_epoch() or any(self.has_open_end(each) for each in unnoted) or bool(unnoted and is_hurt)
+        return self.has_chance_epoch() or any(
+            self.has_open_end(replica) for replica in self.replicas if lacks_its_last_epoch(replica)
+        )
 
     def has_chance_epoch(self) -> bool:
         """Whether a flipped last epoch is by chance the one that another replica notes there."""
@@ -308,12 +308,14 @@ class Case:
 
     def has_open_end(self, replica: Replica) -> bool:
         """Whether no other replica shows the epoch of a last batch that the epoch file beside it lacks, and that
-        matters: another replica notes that epoch there, or none notes a later one, or one has an epoch between the
+        matters: something is damaged, or another replica notes that epoch there, or none notes a later one, or one has an epoch between the
         least that is possible and the stated one."""
         others = [other for other in self.replicas if other is not replica]
         stated, line = replica.held[-1].stated, max(replica.lines)
         if any(shows_epoch(replica, other) for other in others):
             return False
+        if self.is_damaged() or self.is_bent():
+            return True
         if any(shows_later_epoch(replica, other) for other in others):
             least = max([line + 1, *(held.stated for held in replica.held[-2:-1])])
             return any(least <= epoch <= stated for other in others for epoch in other.epochs())
@@ -362,7 +364,7 @@ def shows_epoch(replica: Replica, other: Replica) -> bool:
     file lacks: the other one has the batch and notes that epoch there, and no later one before, or has it with no epoch
     file."""
     last = replica.held[-1]
-    same = [held for held in other.held if held.batch == last.batch]
+    same = [held for held in other.held if held.batch == last.batch and not other.is_emptied_at(last.batch.base)]
     if not other.has_lines:
         return any(held.whole and held.kept == last.kept and held.stated == last.stated for held in same)
     before = replica.held[-2:-1]
@@ -634,9 +636,9 @@ def age_checkpoint(random: Random, replicas: Iterable[Replica]) -> int | None:
     return taken
 
 
-def empty_file(random: Random, made: Case) -> int | None:
-    """Takes all bytes of a `.log` before the last one of a replica. Answers its base."""
-    usable = [(replica, base) for replica in made.replicas for base, held in [*replica.files()][:-1] if held]
+def empty_file(random: Random, replicas: Iterable[Replica]) -> int | None:
+    """Takes all bytes of a `.log` before the last one of one of some replicas. Answers its base."""
+    usable = [(replica, base) for replica in replicas for base, held in [*replica.files()][:-1] if held]
     if not usable:
         return None
     replica, replica.emptied = random.choice(usable)
@@ -703,12 +705,23 @@ def case(number: int) -> Case:
     beyond = move_beyond(Random(~number), made) if number % 3 == 1 and number % 4 == 2 else None
     if beyond is not None:
         cluster.log.append(f"move beyond {beyond.base}")
-    if number % 7 == 3 and number % 3 and beyond is None and (base := empty_file(Random(~number), made)) is not None:
+    if (
+        number % 7 == 3
+        and number % 3
+        and beyond is None
+        and (base := empty_file(Random(~number), replicas)) is not None
+    ):
         cluster.log.append(f"empty {base}")
     is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
     if is_aged and (taken := age_checkpoint(Random(~number), [made.leader] if is_short else replicas)) is not None:
         cluster.log.append(f"an older checkpoint, by {taken} lines")
     others = [replica for replica in replicas if replica is not made.leader]
+    if is_short and number % 5 < 2:
+        bare = [replica for replica in others if not made.is_stale(replica)]
+        for replica in bare:
+            replica.has_lines = False
+        if number % 3 and (base := empty_file(Random(~number), bare)) is not None:
+            cluster.log.append(f"empty {base} beside no epoch file")
     if is_short and number % 5 > 1 and (taken := age_checkpoint(Random(~number), others)) is not None:
         cluster.log.append(f"an older checkpoint in another copy, by {taken} lines")
     if number % 5 == 1 and not is_aged and number % 24 != 14 and (bent := bend(Random(~number), made)) is not None:
