@@ -308,8 +308,8 @@ class Case:
 
     def has_open_end(self, replica: Replica) -> bool:
         """Whether no other replica shows the epoch of a last batch that the epoch file beside it lacks, and that
-        matters: something is damaged, or another replica notes that epoch there, or none notes a later one, or one has an epoch between the
-        least that is possible and the stated one."""
+        matters: something is damaged, or another replica notes that epoch there, or none notes a later one, or one has
+        an epoch between the least that is possible and the stated one."""
         others = [other for other in self.replicas if other is not replica]
         stated, line = replica.held[-1].stated, max(replica.lines)
         if any(shows_epoch(replica, other) for other in others):
