@@ -1981,6 +1981,11 @@ LOOSENED = [
             "copy.has_old_checkpoint = _STATED in shown or _LATER in shown",
         ),
         (
+            "copies: not if another copy has that last batch with another epoch",
+            "copy.has_later_epoch = _LATER in shown and not copy.has_odd_epoch",
+            "copy.has_later_epoch = _LATER in shown",
+        ),
+        (
             "copies: a line alone does not show that a checkpoint is old",
             "has_batch = batch is not None and relate_batches(copy, last, other, batch) == SAME",
             "has_batch = True",

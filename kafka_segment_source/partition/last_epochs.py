@@ -41,7 +41,7 @@ def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
         others = (pair for pair in found if pair[0] is not copy)
         shown = [_show_epoch(copy, last, *pair) for pair in others]
         copy.has_old_checkpoint = _STATED in shown
-        copy.has_later_epoch = _LATER in shown
+        copy.has_later_epoch = _LATER in shown and not copy.has_odd_epoch
 
 
 def _show_epoch(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> str:

@@ -62,6 +62,9 @@ FAILED_ONCE = [
     940001240,  # an older checkpoint, a copy without one, and a stale end: the read had no rows and no error
     1200000647,  # older checkpoints in two copies, a wrong last epoch in one, and a batch that shows that they are older
     1200015647,  # the same
+    1500011517,  # a wrong last epoch, and a wrong offset that is just that of the batch with it
+    1500001402,  # damage in the first of two copies, and a last batch of the second one that moved beyond both
+    1500015713,  # damage before the batch of another copy that shows that a checkpoint is old
     1430003669,  # an older checkpoint, and the file of the other copy that has the batch has no bytes
     980004293,  # an older checkpoint of a leader that took an earlier log
 ]

@@ -84,6 +84,11 @@ class Held:
     epoch: int | None = None
 
     @property
+    def is_thin(self) -> bool:
+        """Whether compaction has removed records of it."""
+        return len(self.kept) <= self.batch.last - self.batch.base
+
+    @property
     def stated(self) -> int:
         """The leader epoch that its bytes state."""
         return self.batch.epoch if self.epoch is None else self.epoch
@@ -228,11 +233,21 @@ class Case:
             covering = [each for each in valid if each.start <= offset < each.end]
             holding = [next((h for h in each.held if offset in h.kept), None) for each in covering]
             certain = [
-                each for each in valid for held in each.held if offset in held.kept and not is_in_doubt(each, held)
+                each
+                for each in valid
+                for held in each.held
+                if offset in held.kept and not is_in_doubt(each, held) and not (held.is_thin and self.seems_stale(each))
             ]
             if holding and None not in holding and certain:
                 found[offset] = row
         return found
+
+    def seems_stale(self, replica: Replica) -> bool:
+        """Whether the last batch of a replica was moved beyond all copies, and none has it whole at its place. Then the
+        replica is taken for a stale one, and what compaction left there may be less than the log has."""
+        last, end = replica.held[-1], max(each.end for each in self.replicas)
+        twins = [held for each in self.replicas for held in each.held if held.batch == last.batch and held.whole]
+        return (last.moved_to or 0) >= end and not twins
 
     def noticed(self) -> dict[int, Row]:
         """The rows that all valid copies of their offset have, whole or not. A strict read gives them, or an error.
@@ -364,12 +379,18 @@ def shows_epoch(replica: Replica, other: Replica) -> bool:
     file lacks: the other one has the batch and notes that epoch there, and no later one before, or has it with no epoch
     file."""
     last = replica.held[-1]
-    same = [held for held in other.held if held.batch == last.batch and not other.is_emptied_at(last.batch.base)]
+    same = [held for held in other.held if held.batch == last.batch and not is_behind_damage(other, held)]
     if not other.has_lines:
         return any(held.whole and held.kept == last.kept and held.stated == last.stated for held in same)
     before = replica.held[-2:-1]
     is_noted = bool(same) and other.noted_at(last.batch.base) == last.stated
     return is_noted and all(other.noted_at(held.batch.base) <= held.stated for held in before)
+
+
+def is_behind_damage(replica: Replica, held: Held) -> bool:
+    """Whether the file of a batch has lost all its bytes, or is damaged before the batch."""
+    batches = next(batches for _, batches in replica.files() if held in batches)
+    return replica.is_emptied_at(held.batch.base) or any(not each.whole for each in batches[: batches.index(held)])
 
 
 def shows_later_epoch(replica: Replica, other: Replica) -> bool:

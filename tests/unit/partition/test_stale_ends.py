@@ -219,6 +219,17 @@ def test_older_checkpoints_beside_a_batch_of_the_last_epoch_there(order: Sequenc
     assert read([tmp_path / name for name in order if name != "B"])[-2:] == values([(4, 5, 7)], "leader")
 
 
+@pytest.mark.parametrize("order", [*permutations("ABC")])
+def test_a_wrong_last_epoch_beside_a_wrong_offset(order: Sequence[str], tmp_path: Path) -> None:
+    """The last batch of C states an offset of that of B, and differs there: but A has the one of B, with its epoch."""
+    a = write_common(tmp_path / "A", make_batch(4, 5, 5, "both") + make_batch(6, 7, 5, "both"), [(5, 0)])
+    (a / "t-0" / "leader-epoch-checkpoint").unlink()
+    write_common(tmp_path / "B", make_batch(4, 5, 7, "both"), [(5, 0)])
+    moved = (5).to_bytes(8, "big") + make_batch(2, 3, 5, "both")[8:]
+    write_replica(tmp_path / "C", {0: make_batch(0, 1, 5, "both"), 2: moved}, [(5, 0)])
+    assert read([tmp_path / name for name in order]) == values([*COMMON, (4, 5, 5), (6, 7, 5)], "both")
+
+
 @pytest.mark.parametrize("start", [6, 7])
 @pytest.mark.parametrize("epoch", [5, 7])
 @pytest.mark.parametrize("turn", [1, -1])
