@@ -70,6 +70,7 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "copies: a last batch that alone states another epoch than the last line is of that one",
         "copies: a batch of the last line's epoch in another copy shows that the line is old",
         "copies: that batch shows no more than a later epoch",
+        "copies: an earlier epoch than a checkpoint has does not decide alone",
         "copies: a line alone does not show that a checkpoint is old",
         "copies: the same bytes in a copy without a checkpoint show that the line is old",
         "copies: a checkpoint that has the epoch for that offset shows it too",

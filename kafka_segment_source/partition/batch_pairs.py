@@ -272,6 +272,8 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     after = following = None if batch is None else _find_following(copy, batch)
     while batch is not None:
         before = next(batches, None)
+        if copy.has_noted_epoch and _is_last(copy, batch):
+            batch = batch._replace(leader_epoch=epoch_at(copy.epochs, batch.base_offset))
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
         is_unnoted = after is None and noted != UNKNOWN and max(first, noted) < epoch and _is_last(copy, batch)

@@ -47,6 +47,7 @@ class CopyView:
     has_old_checkpoint: whether another copy shows that its last batch has the epoch that it states, which its
         `leader-epoch-checkpoint` lacks.
     has_later_epoch: whether another copy shows that the epoch of its last batch is later than that checkpoint has.
+    has_noted_epoch: whether its last batch counts with the epoch that its checkpoint has there, not with its own.
     least_epoch: the earliest of the epochs that copies state for its last batch, if they state several. One is right.
     positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
@@ -60,6 +61,7 @@ class CopyView:
         self.has_odd_epoch = False
         self.has_old_checkpoint = False
         self.has_later_epoch = False
+        self.has_noted_epoch = False
         self.least_epoch = UNKNOWN
         self.policy = policy
         self.positions: dict[tuple[str, int], tuple[int, int]] = {}

@@ -49,7 +49,7 @@ def explain_undecided_epoch(
 ) -> str:
     """Returns one sentence about copies that only the epoch of a last batch decides between, where it is in doubt.
 
-    fences: without the epoch of the last batch of copy number `at`. others: with it. They are not the same.
+    fences: with one epoch of the last batch of copy number `at`. others: with another one. They are not the same.
     """
     copy = copies[at]
     last = copy.last_batch
@@ -60,7 +60,7 @@ def explain_undecided_epoch(
     return (
         f"{_state_difference(one, other, fence.first)}, and nothing says which one counts: the last batch of"
         f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and the leader-epoch-checkpoint there ends with"
-        f" {copy.epochs[-1][0]}: it is older than the batch, or the epoch is damaged; give one of the paths"
+        f" {copy.epochs[-1][0]}: one of the two is older than the other, or the epoch is damaged; give one of the paths"
     )
 
 

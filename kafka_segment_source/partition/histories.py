@@ -98,28 +98,33 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     """Returns which copies lose which offsets, at most one fence for each.
 
     Raises PathError if copies contradict each other and no epoch decides. So it does if the epoch of a last batch
-    decides that its checkpoint may lack.
+    decides that its checkpoint may lack, or contradicts.
     """
     for copy in copies:
         note_last_epoch(copy, copies)
     fences = _find_fences(copies)
     for at, copy in enumerate(copies):
-        others = _find_fences_with_its_epoch(copies, at) if may_lack_epoch(copy) else fences
+        others = fences
+        if may_lack_epoch(copy):
+            others = _find_fences_with(copies, copy, "has_old_checkpoint")
+        elif _has_old_end(copy):
+            others = _find_fences_with(copies, copy, "has_noted_epoch")
         if _list_ends(fences) != _list_ends(others):
             raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
 
 
-def _find_fences_with_its_epoch(copies: Sequence[CopyView], at: int) -> list[Fence]:
-    """Returns the fences where the last batch of copy number `at` has the epoch that it states. Returns none if one
-    leader would have written two different batches: one of their epochs is damaged, and it may be the other one."""
-    copies[at].has_old_checkpoint = True
+def _find_fences_with(copies: Sequence[CopyView], copy: CopyView, belief: str) -> list[Fence]:
+    """Returns the fences where the last batch of a copy has another epoch: the one that it states
+    (`has_old_checkpoint`), or the one of its checkpoint (`has_noted_epoch`). Returns none if one leader would have
+    written two different batches: one of their epochs is damaged, and it may be the other one."""
+    setattr(copy, belief, True)
     try:
         return _find_fences(copies)
     except PathError:
         return []
     finally:
-        copies[at].has_old_checkpoint = False
+        setattr(copy, belief, False)
 
 
 def _list_ends(fences: Sequence[Fence]) -> list[tuple[int, int]]:

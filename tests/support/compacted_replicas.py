@@ -310,9 +310,9 @@ class Case:
     def has_undecided_end(self) -> bool:
         """Whether the epoch of a last batch is in doubt, and decides. Damage and flipped epochs may hide what shows
         which one is right."""
-        return self.has_chance_epoch() or any(
-            self.has_open_end(replica) for replica in self.replicas if lacks_its_last_epoch(replica)
-        )
+        if self.has_chance_epoch() or any(contradicts_its_lines(replica) for replica in self.replicas):
+            return True
+        return any(self.has_open_end(replica) for replica in self.replicas if lacks_its_last_epoch(replica))
 
     def has_chance_epoch(self) -> bool:
         """Whether a flipped last epoch is by chance the one that another replica notes there."""
@@ -372,6 +372,12 @@ def is_in_doubt(replica: Replica, held: Held) -> bool:
 def lacks_its_last_epoch(replica: Replica) -> bool:
     """Whether the last batch of a replica states a later epoch than its epoch file has."""
     return replica.has_lines and bool(replica.lines) and replica.held[-1].stated > max(replica.lines)
+
+
+def contradicts_its_lines(replica: Replica) -> bool:
+    """Whether the last batch of a replica states an earlier epoch than its epoch file has there."""
+    last = replica.held[-1]
+    return replica.has_lines and 0 <= last.stated < replica.noted_at(last.batch.base)
 
 
 def shows_epoch(replica: Replica, other: Replica) -> bool:
@@ -679,15 +685,16 @@ def bend(random: Random, made: Case) -> Batch | None:
     return _flip_epoch(random, random.choice(usable)) if usable else None
 
 
-def bend_last(random: Random, made: Case, bits: int = 32) -> Batch | None:
+def bend_last(random: Random, made: Case, is_noted: bool, bits: int) -> Batch | None:
     """Flips one of the lowest bits of the leader epoch of the last batch of a replica, whose checkpoint stands beside
-    it. Answers the batch."""
+    it. The batch before is of the same epoch, unless all checkpoints note it. Answers the batch."""
     usable = [
         held
         for replica in made.replicas
         if len(replica.held) > 1
         for before, held in [replica.held[-2:]]
-        if replica.has_lines and before.batch.epoch == held.batch.epoch and before.whole and held.whole
+        if replica.has_lines and before.whole and held.whole
+        if before.batch.epoch == held.batch.epoch or is_noted
     ]
     return _flip_epoch(random, random.choice(usable), bits) if usable else None
 
@@ -733,7 +740,8 @@ def case(number: int) -> Case:
         and (base := empty_file(Random(~number), replicas)) is not None
     ):
         cluster.log.append(f"empty {base}")
-    is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
+    is_noted = is_short and number % 10 in (3, 7)  # all epoch files are whole
+    is_aged = (number % 12 in (5, 7) and number % 5 > 2) or (is_short and not is_noted)
     if is_aged and (taken := age_checkpoint(Random(~number), [made.leader] if is_short else replicas)) is not None:
         cluster.log.append(f"an older checkpoint, by {taken} lines")
     others = [replica for replica in replicas if replica is not made.leader]
@@ -743,12 +751,12 @@ def case(number: int) -> Case:
             replica.has_lines = False
         if number % 3 and (base := empty_file(Random(~number), bare)) is not None:
             cluster.log.append(f"empty {base} beside no epoch file")
-    if is_short and number % 5 > 1 and (taken := age_checkpoint(Random(~number), others)) is not None:
+    if is_short and number % 5 > 1 and not is_noted and (taken := age_checkpoint(Random(~number), others)) is not None:
         cluster.log.append(f"an older checkpoint in another copy, by {taken} lines")
     if number % 5 == 1 and not is_aged and number % 24 != 14 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
     is_bent = not is_aged and (number % 5 == 2 or (number % 5 != 1 and number % 12 == 7))
-    is_bent |= number % 24 == 14 or (is_short and number % 5 == 2)
-    if is_bent and (bent := bend_last(Random(~number), made, 2 if is_short else 32)) is not None:
+    is_bent |= number % 24 == 14 or (is_short and number % 5 == 2) or is_noted
+    if is_bent and (bent := bend_last(Random(~number), made, is_noted, 2 if is_short else 32)) is not None:
         cluster.log.append(f"another epoch at {bent.base}, the last one")
     return made

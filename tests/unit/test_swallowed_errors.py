@@ -85,7 +85,7 @@ JUDGED: dict[str, str] = {
     "option_values:parse_paths: ValueError": "a text that is no JSON is one path",
     "partition.logs:follow_changes: FileChangedError": "the partition is listed again; raised after too many tries",
     "partition.logs:follow_changes: PathError": "a warning: the partition was removed meanwhile",
-    "partition.histories:_find_fences_with_its_epoch: PathError": "no fences: where there are some without that epoch, a PathError says that nothing decides",
+    "partition.histories:_find_fences_with: PathError": "no fences: where there are some with the other epoch, a PathError says that nothing decides",
     "partition.chain:_find_same: StorageError": "the copy does not count as one that has the same; the first error is raised",
     "partition.chain:_leave_unreadable: StorageError": "a warning, where another copy has the same bytes or more; else it is raised",
     "partition.chain:merge_replicas.merge: FileChangedError": "the partition is listed again; raised after too many tries",

@@ -243,6 +243,21 @@ def test_an_older_checkpoint_before_batches_of_an_earlier_epoch(
         kafkaseg.plan([a, b][::turn])
 
 
+@pytest.mark.parametrize("end", [[(4, 4, 5)], [(4, 4, 6), (5, 5, 7)]])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_earlier_last_epoch_than_its_checkpoint_has(
+    turn: int, end: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """A flipped bit made 5 or 7 of the leader's 13 or 15, or its batch is older than its checkpoint. B counts only
+    then."""
+    lines = [(5, 0), (13, 4)] if len(end) == 1 else [(5, 0), (6, 4), (15, 5)]
+    a = write_common(tmp_path / "A", b"".join(make_batch(*batch, "leader") for batch in end), lines)
+    b = write_common(tmp_path / "B", make_batch(4, 4, 8, "stale"), [(5, 0), (8, 4)])
+    for options in ({}, {"mode": "DROPMALFORMED", "failOnDataLoss": "false"}):
+        with pytest.raises(PathError, match=r"checkpoint there ends with 1[35].*or the epoch is damaged; give one of"):
+            kafkaseg.plan([a, b][::turn], **options)
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_an_older_checkpoint_and_a_wrong_last_epoch(turn: int, tmp_path: Path) -> None:
     """The batch before is of an epoch that the checkpoint lacks too, and contradicts the leader's. But a leader of the
