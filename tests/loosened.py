@@ -1631,6 +1631,10 @@ LOOSENED = [
             "header = None if other in at_its_place else _find_twin(copy, segment, last, other, gap)",
             "header = _find_twin(copy, segment, last, other, gap)",
         ),
+    ),
+    *_of(
+        "partition/twins.py",
+        "tests/unit/partition/test_batches_elsewhere.py",
         (
             "copies: a last batch against one that another copy has at its place is wrong",
             "return next((batch for batch in overlapping if is_in_place(copy, segment, batch, other)), None)",
@@ -2227,7 +2231,7 @@ LOOSENED = [
     ),
     *_of(
         "partition/chain_warnings.py",
-        _REPLICAS,
+        "tests/unit/partition/test_batches_elsewhere.py",
         (
             "copies: a thinned copy of another history is named where a copy ends in damage",
             "{thinned if lost else ''}",

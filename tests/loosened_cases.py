@@ -41,6 +41,7 @@ GENERATORS = {
 
 FOUND_BY: dict[str, tuple[str, ...]] = {
     "hurt copies": (
+        "copies: what lies before damage counts by itself",
         "chain: but a copy that has a record for every offset is whole, whatever the cleaner of the other one wrote",
         "chain: of copies that both lack records, the one with fewer bytes holds the same offsets less well",
         "chain: a copy with more bytes than a whole one may lack records",
