@@ -112,6 +112,7 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "tiers: a disk with the same topic id says the name",
         "tiers: a directory without a name answers to any",
         "tiers: damaged leader epochs leave those of the segments",
+        "tiers: a segment with a damaged manifest does not hide the lineage of its list",
         "tiers: a list of the lineage has the epochs that begin in its gaps",
         "epochs: a last line without its end was cut",
         "epochs: the count of a checkpoint is that of its lines",

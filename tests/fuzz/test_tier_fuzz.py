@@ -18,6 +18,10 @@ from tests.fuzz import tier_faults, tiers
 from tests.support.cases import count_cases
 
 CASES = 3_000 if os.environ.get("KAFKASEG_LONG") else 30
+FAILED_ONCE = [
+    1500006512,  # a list that ends in a damaged manifest, without the lineage: rows of a sound upload were lost
+    1500003442,  # no sound file is of the last leader
+]
 
 
 def test_hurt_tiers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -32,3 +36,8 @@ def test_manifests_that_fail_together(tmp_path: Path) -> None:
     outcomes = Counter(tier_faults.check(number, tmp_path) for number in range(count_cases(60, 600)))
     assert {"cut: CorruptRecordError", "newer: UnsupportedFormatError", "cut epochs: all rows"} <= outcomes.keys()
     assert {"error for ever: StorageError", "error for a time: all rows"} <= outcomes.keys()
+
+
+@pytest.mark.parametrize("number", FAILED_ONCE)
+def test_cases_that_failed_once(number: int, tmp_path: Path) -> None:
+    tier_faults.check(number, tmp_path)

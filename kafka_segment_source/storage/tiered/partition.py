@@ -253,7 +253,8 @@ def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
     """Returns the files of Kafka's layout of some segments that do not overlap.
 
     A list of the lineage has the epochs of the lineage up to its end. Another one has those of its segments. The epochs
-    of a segment whose manifest is damaged are not known.
+    of a segment whose manifest is damaged are not known. So a list that ends in one has the whole lineage, which
+    contradicts no other list.
     """
     files: Files = {}
 
@@ -274,9 +275,10 @@ def _show(chain: list[TierSegment], home: TierHome, lineage: Epochs) -> Files:
         for epoch, start in segment.epochs:
             epochs.setdefault(epoch, start)
     known = [segment for segment in chain if segment.epochs]
-    if lineage and known and _is_in_lineage(known[-1], lineage):
+    if lineage and all(_is_in_lineage(segment, lineage) for segment in known[-1:]):
         # a list may have gaps, which other lists fill, and an epoch may begin in one of them
-        epochs = {epoch: start for epoch, start in lineage if epoch <= _last_epoch(known[-1])}
+        is_end_known = bool(known) and chain[-1] is known[-1]
+        epochs = {epoch: start for epoch, start in lineage if not is_end_known or epoch <= _last_epoch(known[-1])}
     lines = [
         str(kafka_format.CHECKPOINT_VERSION),
         str(len(epochs)),
