@@ -1981,13 +1981,13 @@ LOOSENED = [
         ),
         (
             "copies: that batch shows no more than a later epoch",
-            "copy.has_old_checkpoint = _STATED in shown",
-            "copy.has_old_checkpoint = _STATED in shown or _LATER in shown",
+            "is_stated=_STATED in shown, is_later",
+            "is_stated=_STATED in shown or _LATER in shown, is_later",
         ),
         (
             "copies: not if another copy has that last batch with another epoch",
-            "copy.has_later_epoch = _LATER in shown and not copy.has_odd_epoch",
-            "copy.has_later_epoch = _LATER in shown",
+            "is_later = _LATER in shown and not copy.last_epoch.is_disputed",
+            "is_later = _LATER in shown",
         ),
         (
             "copies: a line alone does not show that a checkpoint is old",
@@ -2738,13 +2738,13 @@ LOOSENED = [
         "tests/unit/partition/test_batches_elsewhere.py",
         (
             "epochs: the same batch with two epochs says nothing by them",
-            "copy.has_odd_epoch = possible != {last.leader_epoch}",
-            "copy.has_odd_epoch = False",
+            "is_disputed = possible != {last.leader_epoch}",
+            "is_disputed = False",
         ),
         (
             "epochs: one of two epochs of the same batch is right",
-            "copy.least_epoch = min(possible, default=UNKNOWN)",
-            "copy.least_epoch = UNKNOWN",
+            "LastEpoch(is_disputed, min(possible, default=UNKNOWN))",
+            "LastEpoch(is_disputed)",
         ),
         (
             "epochs: one before that of the batch before is the wrong one",
@@ -2757,8 +2757,8 @@ LOOSENED = [
         "tests/unit/partition/test_batches_elsewhere.py",
         (
             "epochs: one of two last batches whose epochs contradict each other has the right one",
-            "least = max(find_least_epoch(copy, end), copy.least_epoch if end > copy.end else UNKNOWN)",
-            "least = copy.least_epoch if end > copy.end else UNKNOWN",
+            "least = max(find_least_epoch(copy, end), copy.last_epoch.least if end > copy.end else UNKNOWN)",
+            "least = copy.last_epoch.least if end > copy.end else UNKNOWN",
         ),
         (
             "epochs: a copy that lost counts by what is left of it",

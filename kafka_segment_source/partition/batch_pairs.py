@@ -267,18 +267,20 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
-    noted = copy.epochs[-1][0] + copy.has_later_epoch if copy.epochs else UNKNOWN
+    noted = copy.epochs[-1][0] + int(copy.last_epoch.is_later) if copy.epochs else UNKNOWN
     batch = next(batches, None)
     after = following = None if batch is None else _find_following(copy, batch)
     while batch is not None:
         before = next(batches, None)
-        if copy.has_noted_epoch and _is_last(copy, batch):
+        if copy.last_epoch.is_noted and _is_last(copy, batch):
             batch = batch._replace(leader_epoch=epoch_at(copy.epochs, batch.base_offset))
         first, epoch, last = (UNKNOWN if header is None else header.leader_epoch for header in (before, batch, after))
         falls = (epoch > last != UNKNOWN) or (first > epoch != UNKNOWN)
         is_unnoted = after is None and noted != UNKNOWN and max(first, noted) < epoch and _is_last(copy, batch)
-        is_unnoted = is_unnoted and not copy.has_old_checkpoint
-        is_odd = (falls and (last == UNKNOWN or first <= last)) or (copy.has_odd_epoch and _is_last(copy, batch))
+        is_unnoted = is_unnoted and not copy.last_epoch.is_stated
+        is_odd = (falls and (last == UNKNOWN or first <= last)) or (
+            copy.last_epoch.is_disputed and _is_last(copy, batch)
+        )
         is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
         if is_doubtful and copy.epochs and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):
             batch, is_doubtful = batch._replace(leader_epoch=max(first, noted)), False

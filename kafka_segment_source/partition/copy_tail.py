@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_END, MAX_OFFSET
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -48,6 +49,24 @@ class Tail:
     strays: tuple[Stray, ...] = ()
     is_torn: bool = False
     left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LastEpoch:
+    """What is believed of the leader epoch of a copy's last batch. No CRC covers it (`last_epochs.py`).
+
+    is_disputed: whether another copy has that batch with another epoch.
+    least: the earliest of the epochs that copies state for it, if they state several. One is right.
+    is_stated: whether it is the one that the batch states, though the copy's `leader-epoch-checkpoint` lacks it.
+    is_later: whether it is later than all lines of that checkpoint.
+    is_noted: whether it is the one that the checkpoint has there, though the batch states another one.
+    """
+
+    is_disputed: bool = False
+    least: int = UNKNOWN
+    is_stated: bool = False
+    is_later: bool = False
+    is_noted: bool = False
 
 
 def find_tail(log: PartitionLog, policy: Policy) -> Tail:

@@ -19,13 +19,13 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
-from kafka_segment_source.logdir.leader_epochs import UNKNOWN, read_epochs
+from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import PartitionLog, Segment
 from kafka_segment_source.partition.choice import DAMAGED, VOID
-from kafka_segment_source.partition.copy_tail import Tail, find_tail
+from kafka_segment_source.partition.copy_tail import LastEpoch, Tail, find_tail
 from kafka_segment_source.partition.strays import Stray, find_stray_batches
 from kafka_segment_source.trust import Policy
 
@@ -43,12 +43,7 @@ class CopyView:
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
     has_proven_end: whether another copy has its last batch at the same place.
-    has_odd_epoch: whether another copy has its last batch with another leader epoch. No CRC covers it.
-    has_old_checkpoint: whether another copy shows that its last batch has the epoch that it states, which its
-        `leader-epoch-checkpoint` lacks.
-    has_later_epoch: whether another copy shows that the epoch of its last batch is later than that checkpoint has.
-    has_noted_epoch: whether its last batch counts with the epoch that its checkpoint has there, not with its own.
-    least_epoch: the earliest of the epochs that copies state for its last batch, if they state several. One is right.
+    last_epoch: what other copies show about the leader epoch of its last batch.
     positions: what `copy_bytes.py` has found, by the path of a segment and an offset.
     policy: what is believed of its files.
     """
@@ -58,11 +53,7 @@ class CopyView:
         self.has_lost = False
         self.has_misplaced_end = False
         self.has_proven_end = False
-        self.has_odd_epoch = False
-        self.has_old_checkpoint = False
-        self.has_later_epoch = False
-        self.has_noted_epoch = False
-        self.least_epoch = UNKNOWN
+        self.last_epoch = LastEpoch()
         self.policy = policy
         self.positions: dict[tuple[str, int], tuple[int, int]] = {}
         self._bases = [segment.base_offset for segment in log.segments]

@@ -41,7 +41,7 @@ stay, with a warning.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from kafka_segment_source.bounds import OffsetRange
@@ -58,6 +58,7 @@ from kafka_segment_source.partition.batch_pairs import (
     follow_each_other,
     walk_backward,
 )
+from kafka_segment_source.partition.copy_tail import LastEpoch
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.fences import (
     Fence,
@@ -106,25 +107,24 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     for at, copy in enumerate(copies):
         others = fences
         if may_lack_epoch(copy):
-            others = _find_fences_with(copies, copy, "has_old_checkpoint")
+            others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_stated=True))
         elif _has_old_end(copy):
-            others = _find_fences_with(copies, copy, "has_noted_epoch")
+            others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_noted=True))
         if _list_ends(fences) != _list_ends(others):
             raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
 
 
-def _find_fences_with(copies: Sequence[CopyView], copy: CopyView, belief: str) -> list[Fence]:
-    """Returns the fences where the last batch of a copy has another epoch: the one that it states
-    (`has_old_checkpoint`), or the one of its checkpoint (`has_noted_epoch`). Returns none if one leader would have
-    written two different batches: one of their epochs is damaged, and it may be the other one."""
-    setattr(copy, belief, True)
+def _find_fences_with(copies: Sequence[CopyView], copy: CopyView, last_epoch: LastEpoch) -> list[Fence]:
+    """Returns the fences where something else is believed of the epoch of a copy's last batch. Returns none if one
+    leader would have written two different batches: one of their epochs is damaged, and it may be the other one."""
+    believed, copy.last_epoch = copy.last_epoch, last_epoch
     try:
         return _find_fences(copies)
     except PathError:
         return []
     finally:
-        setattr(copy, belief, False)
+        copy.last_epoch = believed
 
 
 def _list_ends(fences: Sequence[Fence]) -> list[tuple[int, int]]:
@@ -314,7 +314,7 @@ def _find_latest_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
     Of two last batches whose epochs contradict each other, one is right. So is one of two epochs that copies state for
     a last batch. So it names the earlier one at least.
     """
-    least = max(find_least_epoch(copy, end), copy.least_epoch if end > copy.end else UNKNOWN)
+    least = max(find_least_epoch(copy, end), copy.last_epoch.least if end > copy.end else UNKNOWN)
     last = next(walk_backward(copy, end), None)
     lines = [epoch for epoch, start in find_believed_lines(copy) if start < end]
     return max(least, UNKNOWN if last is None else last.leader_epoch, lines[-1] if lines else UNKNOWN)

@@ -7,10 +7,12 @@ last batch with the epoch that counts. `histories.py` has the rule and its proof
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, relate_batches, walk_backward
+from kafka_segment_source.partition.copy_tail import LastEpoch
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import has_damaged_twin
 
@@ -35,13 +37,13 @@ def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
     if len(stated) > 1:
         before = find_before_last(copy)
         possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
-        copy.has_odd_epoch = possible != {last.leader_epoch}
-        copy.least_epoch = min(possible, default=UNKNOWN)
+        is_disputed = possible != {last.leader_epoch}
+        copy.last_epoch = LastEpoch(is_disputed, min(possible, default=UNKNOWN))
     if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
         others = (pair for pair in found if pair[0] is not copy)
         shown = [_show_epoch(copy, last, *pair) for pair in others]
-        copy.has_old_checkpoint = _STATED in shown
-        copy.has_later_epoch = _LATER in shown and not copy.has_odd_epoch
+        is_later = _LATER in shown and not copy.last_epoch.is_disputed
+        copy.last_epoch = replace(copy.last_epoch, is_stated=_STATED in shown, is_later=is_later)
 
 
 def _show_epoch(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> str:
@@ -73,7 +75,7 @@ def _identify(batch: BatchHeader) -> tuple[int, int, int]:
 def may_lack_epoch(copy: CopyView) -> bool:
     """Whether a copy's checkpoint lacks the leader epoch of its last batch: it is older, or that epoch is damaged."""
     last = copy.last_batch
-    if last is None or not copy.epochs or last.leader_epoch <= copy.epochs[-1][0] or copy.has_odd_epoch:
+    if last is None or not copy.epochs or last.leader_epoch <= copy.epochs[-1][0] or copy.last_epoch.is_disputed:
         return False
     return next(walk_backward(copy), None) != last
 
@@ -81,7 +83,7 @@ def may_lack_epoch(copy: CopyView) -> bool:
 def find_believed_last(copy: CopyView) -> BatchHeader | None:
     """Finds the last batch of a copy whose epoch may be believed, with that epoch."""
     last = copy.last_batch
-    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.has_old_checkpoint:
+    if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.last_epoch.is_stated:
         return last
     return next(walk_backward(copy), None)
 

@@ -15,7 +15,7 @@ Retention moves the line of the log's start up to it, and removes those before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -685,16 +685,16 @@ def bend(random: Random, made: Case) -> Batch | None:
     return _flip_epoch(random, random.choice(usable)) if usable else None
 
 
-def bend_last(random: Random, made: Case, is_noted: bool, bits: int) -> Batch | None:
-    """Flips one of the lowest bits of the leader epoch of the last batch of a replica, whose checkpoint stands beside
-    it. The batch before is of the same epoch, unless all checkpoints note it. Answers the batch."""
+def bend_last(random: Random, replicas: Sequence[Replica], bits: int) -> Batch | None:
+    """Flips one of the lowest bits of the leader epoch of the last batch of one of some replicas, whose checkpoint
+    stands beside it. The checkpoint has that epoch, or the batch before. Answers the batch."""
     usable = [
         held
-        for replica in made.replicas
+        for replica in replicas
         if len(replica.held) > 1
         for before, held in [replica.held[-2:]]
         if replica.has_lines and before.whole and held.whole
-        if before.batch.epoch == held.batch.epoch or is_noted
+        if before.batch.epoch == held.batch.epoch or (len(replicas) == 1 and held.batch.epoch in replica.lines)
     ]
     return _flip_epoch(random, random.choice(usable), bits) if usable else None
 
@@ -710,11 +710,12 @@ def case(number: int) -> Case:
     random = Random(number)
     cluster = Cluster(random, FEW_KEYS if number % 12 in (2, 7) else KEYS)
     is_short = number % 24 in (8, 23)
+    is_noted = number % 24 == 11  # the same, and all epoch files are whole
     if number % 12 == 7:
         cluster.part()
     elif number % 24 == 14:
         cluster.part(1)
-    elif is_short:
+    elif is_short or is_noted:
         cluster.hand_over()
     else:
         cluster.play()
@@ -740,8 +741,7 @@ def case(number: int) -> Case:
         and (base := empty_file(Random(~number), replicas)) is not None
     ):
         cluster.log.append(f"empty {base}")
-    is_noted = is_short and number % 10 in (3, 7)  # all epoch files are whole
-    is_aged = (number % 12 in (5, 7) and number % 5 > 2) or (is_short and not is_noted)
+    is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
     if is_aged and (taken := age_checkpoint(Random(~number), [made.leader] if is_short else replicas)) is not None:
         cluster.log.append(f"an older checkpoint, by {taken} lines")
     others = [replica for replica in replicas if replica is not made.leader]
@@ -751,12 +751,13 @@ def case(number: int) -> Case:
             replica.has_lines = False
         if number % 3 and (base := empty_file(Random(~number), bare)) is not None:
             cluster.log.append(f"empty {base} beside no epoch file")
-    if is_short and number % 5 > 1 and not is_noted and (taken := age_checkpoint(Random(~number), others)) is not None:
+    if is_short and number % 5 > 1 and (taken := age_checkpoint(Random(~number), others)) is not None:
         cluster.log.append(f"an older checkpoint in another copy, by {taken} lines")
     if number % 5 == 1 and not is_aged and number % 24 != 14 and (bent := bend(Random(~number), made)) is not None:
         cluster.log.append(f"another epoch at {bent.base}")
     is_bent = not is_aged and (number % 5 == 2 or (number % 5 != 1 and number % 12 == 7))
     is_bent |= number % 24 == 14 or (is_short and number % 5 == 2) or is_noted
-    if is_bent and (bent := bend_last(Random(~number), made, is_noted, 2 if is_short else 32)) is not None:
+    bits = 2 if is_short or is_noted else 32
+    if is_bent and (bent := bend_last(Random(~number), [made.leader] if is_noted else replicas, bits)) is not None:
         cluster.log.append(f"another epoch at {bent.base}, the last one")
     return made
