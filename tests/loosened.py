@@ -1946,6 +1946,79 @@ LOOSENED = [
     ),
     *_of(
         "partition/histories.py",
+        "tests/unit/partition/test_contests.py",
+        (
+            "contests: a batch of an epoch that the other checkpoint lacks between two lines is of another history",
+            "if line is None or not 0 <= epoch_at(lines, batch.base_offset) < batch.leader_epoch < line[1][1]:",
+            "if line is not None:",
+        ),
+        (
+            "contests: compaction may have taken what noted an epoch",
+            "if one.log.compacted or other.log.compacted:",
+            "if False:",
+        ),
+        (
+            "contests: a batch bears the later line out",
+            "if found is None and not _is_borne_out(stating, its_end, line):",
+            "if False:",
+        ),
+        (
+            "contests: not if the copy has had the later leader too",
+            "batch.base_offset < start or any(epoch >= line[1][1] for epoch, _ in bare.epochs[-1:]):",
+            "batch.base_offset < start:",
+        ),
+        (
+            "contests: not below what agrees",
+            "if line is None or batch.base_offset < start or any(",
+            "if line is None or any(",
+        ),
+    ),
+    *_of(
+        "partition/contests.py",
+        "tests/unit/partition/test_contests.py",
+        (
+            "contests: where the copy that counts has nothing, nothing decides between two others",
+            "if max([agreed or 0, *(start for _, start in lines)]) > offset:",
+            "if True:",
+        ),
+        (
+            "contests: a common batch behind shows which of them it had",
+            "if max([agreed or 0, *(start for _, start in lines)]) > offset:",
+            "if max([0, *(start for _, start in lines)]) > offset:",
+        ),
+        (
+            "contests: a common line behind shows which of them it had",
+            "if max([agreed or 0, *(start for _, start in lines)]) > offset:",
+            "if (agreed or 0) > offset:",
+        ),
+        (
+            "contests: a copy that counts less does not decide, and one that counts as much shows it",
+            "if not rivals or later or offset >= ends[above]",
+            "if not rivals or offset >= ends[above]",
+        ),
+        (
+            "contests: nor does one that ends before",
+            "if not rivals or later or offset >= ends[above] or",
+            "if not rivals or later or",
+        ),
+        (
+            "contests: a copy that is not used there is no rival",
+            "for at, copy in enumerate(copies) if ends[at] > offset)",
+            "for at, copy in enumerate(copies))",
+        ),
+        (
+            "contests: one leader wrote both, so they have the same history below",
+            "return 0 <= behind.leader_epoch == last.leader_epoch",
+            "return False",
+        ),
+        (
+            "contests: one of several is enough",
+            "if not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):",
+            "if not all(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):",
+        ),
+    ),
+    *_of(
+        "partition/histories.py",
         _SEAMS,
         (
             "seams: a checkpoint that names offsets behind the end of its files shows a lost end",

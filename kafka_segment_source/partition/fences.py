@@ -74,6 +74,15 @@ def explain_conflict(one: CopyView, other: CopyView, offset: int) -> str:
     )
 
 
+def explain_contest(one: CopyView, other: CopyView, counting: CopyView, offset: int) -> str:
+    """Returns one sentence about different batches of two copies at an offset, where the copy that counts has none."""
+    return (
+        f"{_quote(one)} and {_quote(other)} hold different batches at offset {offset} of partition {_name(one)}, and"
+        f" nothing says which one counts: {_quote(counting)} names the latest leader epoch, and has no batch there; give"
+        " the paths without one of the two"
+    )
+
+
 def explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
     """Returns one sentence about batches of a copy that may be no longer part of the log, by a line of another copy.
 

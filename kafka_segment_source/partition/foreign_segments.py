@@ -24,7 +24,7 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import have_other_records
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.fences import explain_conflict
-from kafka_segment_source.partition.histories import find_believed_lines
+from kafka_segment_source.partition.last_epochs import find_believed_lines
 from kafka_segment_source.storage.paths import is_remote
 
 

@@ -20,9 +20,13 @@ AbstractFetcherThread.getOffsetTruncationState):
   Then all rows stay, with a warning. But a leader that wrote nothing ends there. If its copy has more, it is damaged or
   has batches of a replaced leader, and nothing says which rows count. Only a tier is cut there: a broker reads a tier
   along its own checkpoint (RemoteLogManager), and tiered topics are never compacted.
+  Without compaction, each broker notes each epoch of its history. So a batch of an epoch between two lines of another
+  copy, where that copy has none, is of another history. The later line decides where a batch bears it out.
 - **Which history counts.** A copy that names a leader epoch, by a batch or by its checkpoint, was a prefix of that
   leader's log. Later it can only have been cut to follow a later leader. So the copy that names the latest epoch
   counts. It need not have the higher epoch at the first difference: after two unclean elections it may have the lower.
+  Of two others that copy may have followed either. Where it has lost what they differ in, nothing decides: PathError
+  (`contests.py`).
 - **Common epochs.** A log takes batches of an epoch only after it is a prefix of that leader's log, and only then notes
   the epoch. So two copies that note one epoch agree below it. As no CRC covers the checkpoint, both must note it at one
   offset. A damaged batch whose header is that of a sound batch of the other copy is the same one.
@@ -50,6 +54,7 @@ from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import (
     Comparison,
     agree_at_their_end,
@@ -58,6 +63,7 @@ from kafka_segment_source.partition.batch_pairs import (
     follow_each_other,
     walk_backward,
 )
+from kafka_segment_source.partition.contests import refuse_contests
 from kafka_segment_source.partition.copy_tail import LastEpoch
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.fences import (
@@ -70,6 +76,7 @@ from kafka_segment_source.partition.fences import (
 )
 from kafka_segment_source.partition.last_epochs import (
     find_believed_last,
+    find_believed_lines,
     may_lack_epoch,
     note_last_epoch,
 )
@@ -149,6 +156,7 @@ def _find_fences(copies: Sequence[CopyView]) -> list[Fence]:
         fences[loser] = fence
         ends[loser] = min(ends[loser], fence.end)
         named[loser] = _find_latest_epoch(copies[loser], fence.end)  # what names a later one is not used
+    refuse_contests(copies, [*fences.values()], ends, named)
     return [fences[loser] for loser in sorted(fences)]
 
 
@@ -261,6 +269,8 @@ def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: in
     for offset, epochs in stated:
         if offset >= (proven.agreed or 0):  # what agrees above it shows that the line is wrong
             divergences.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
+    for offset, epochs in _find_unnoted_batches(one, one_end, other, other_end, proven.agreed or 0):
+        divergences.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
     return min(divergences, key=lambda divergence: divergence.first, default=None)
 
 
@@ -288,14 +298,41 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
     return line[1], (last.leader_epoch, line[0])
 
 
-def find_believed_lines(copy: CopyView) -> Epochs:
-    """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
-    has. If a gap lies before that batch, nothing proves its offset, and the batch before the gap answers."""
-    gap = copy.unproven_gap
-    last = find_believed_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)
-    if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
-        return ()
-    return copy.epochs
+def _find_unnoted_batches(one: CopyView, one_end: int, other: CopyView, other_end: int, start: int) -> Iterator[_Line]:
+    """Yields from where on the last batches of either copy are of an epoch that the other copy's checkpoint does not
+    have between two lines. The epochs are those of the first copy and of the second one."""
+    if one.log.compacted or other.log.compacted:
+        return
+    for stating, its_end, bare, bare_end in ((one, one_end, other, other_end), (other, other_end, one, one_end)):
+        line = _find_unnoted_batch(stating, its_end, bare, bare_end, start)
+        if line is not None:
+            offset, epochs = line
+            yield offset, epochs if bare is one else epochs[::-1]
+
+
+def _find_unnoted_batch(stating: CopyView, its_end: int, bare: CopyView, bare_end: int, start: int) -> _Line | None:
+    """Returns the first one of these batches of a copy that begins at `start` or above."""
+    lines, last = find_believed_lines(stating), bare.last_batch
+    if last is None or (bare_end >= bare.end and _find_line_around(lines, last) is None):
+        return None  # most copies: they are not read for this
+    found = None
+    for batch in walk_backward(bare, bare_end):
+        line = _find_line_around(lines, batch)
+        if line is None or batch.base_offset < start or any(epoch >= line[1][1] for epoch, _ in bare.epochs[-1:]):
+            break
+        if found is None and not _is_borne_out(stating, its_end, line):
+            break
+        found = batch.base_offset, (batch.leader_epoch, epoch_at(lines, batch.base_offset))
+    return found
+
+
+def _find_line_around(lines: Epochs, batch: BatchHeader) -> _Line | None:
+    """Returns the line after the offset of a batch, if the epoch of the batch lies between those of the line before and
+    of that one."""
+    line = next(((start, (batch.leader_epoch, epoch)) for epoch, start in lines if start > batch.base_offset), None)
+    if line is None or not 0 <= epoch_at(lines, batch.base_offset) < batch.leader_epoch < line[1][1]:
+        return None
+    return line
 
 
 def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:

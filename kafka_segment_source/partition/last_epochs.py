@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, relate_batches, walk_backward
@@ -86,6 +87,16 @@ def find_believed_last(copy: CopyView) -> BatchHeader | None:
     if last is None or not copy.epochs or last.leader_epoch == copy.epochs[-1][0] or copy.last_epoch.is_stated:
         return last
     return next(walk_backward(copy), None)
+
+
+def find_believed_lines(copy: CopyView) -> Epochs:
+    """Returns the lines of a copy's checkpoint. It returns none if they give its last batch a later epoch than it
+    has. If a gap lies before that batch, nothing proves its offset, and the batch before the gap answers."""
+    gap = copy.unproven_gap
+    last = find_believed_last(copy) if gap is None else next(walk_backward(copy, gap.end), None)
+    if last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset):
+        return ()
+    return copy.epochs
 
 
 def find_before_last(copy: CopyView) -> BatchHeader | None:

@@ -81,7 +81,7 @@ def check(number: int) -> str:
         try:
             word = _judge(made, scanned(files, paths, **LENIENT), "lenient")
         except PathError:
-            if made.has_undecided_end():
+            if made.has_undecided_end() or made.is_contested():
                 return "undecided"
             raise
         try:

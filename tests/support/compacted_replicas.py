@@ -338,6 +338,22 @@ class Case:
         is_noted = any(other.has_lines and other.noted_at(replica.held[-1].batch.base) == stated for other in others)
         return stated >= noted or is_noted
 
+    def is_contested(self) -> bool:
+        """Whether two replicas have different batches where a later leader's log has lost its own, or compaction has
+        removed it, and nothing behind shows which of them it had."""
+        valid = [replica for replica in self.replicas if not self.is_stale(replica)]
+        return any(
+            has_hole_at(leader, offset) and not agree_behind(replica, leader, offset)
+            for stale in self.replicas
+            for replica in valid
+            for leader in valid
+            if self.is_stale(stale) and leader.named() > replica.named()
+            for held in stale.held
+            for other in replica.held
+            for offset in range(max(held.batch.base, other.batch.base), min(held.batch.last, other.batch.last) + 1)
+            if other.batch != held.batch
+        )
+
     def is_bent(self) -> bool:
         """Whether the leader epoch of a batch has a flipped bit."""
         return any(held.epoch is not None for replica in self.replicas for held in replica.held)
@@ -409,6 +425,20 @@ def shows_later_epoch(replica: Replica, other: Replica) -> bool:
     )
 
 
+def has_hole_at(replica: Replica, offset: int) -> bool:
+    """Whether a replica has no whole batch at an offset before its end."""
+    there = any(held.batch.base <= offset <= held.batch.last for held in replica.sound())
+    return offset < replica.end and not there
+
+
+def agree_behind(one: Replica, other: Replica, offset: int) -> bool:
+    """Whether two replicas have the same whole batch beyond an offset, or batches of one epoch, or the same line of
+    their epoch files."""
+    epochs = [{held.batch.epoch for held in each.sound() if held.batch.last >= offset} for each in (one, other)]
+    lines = [{*each.lines.items()} if each.has_lines else set() for each in (one, other)]
+    return bool(epochs[0] & epochs[1]) or any(start > offset for _, start in lines[0] & lines[1])
+
+
 def find_shared_end(one: Replica, other: Replica) -> int:
     end = 0
     for mine, theirs in zip(one.story, other.story, strict=False):
@@ -432,8 +462,10 @@ def contradict(stale: Replica, valid: Replica) -> bool:
     last = stale.sound()[-1].batch if stale.sound() else None
     lines = valid.lines.items() if valid.has_lines else ()
     line = next(((epoch, start) for epoch, start in lines if last is not None and epoch > last.epoch), None)
-    if line is None or last is None or line[1] > last.base:
+    if line is None or last is None:
         return False
+    if line[1] > last.base and (stale.is_marked or valid.is_marked or not 0 <= valid.noted_at(last.base) < last.epoch):
+        return False  # without compaction, a broker notes each epoch
     first = next((held.batch for held in valid.sound() if held.batch.base >= line[1]), None)
     return first is not None and first.epoch >= line[0]
 
@@ -530,9 +562,11 @@ class Cluster:
         if random.random() < 0.4:
             furthest = max(each.end for each in here if not find_stale(each, self.leader))
             here = [each for each in here if each.end == furthest and not find_stale(each, self.leader)]
-        self.leader = random.choice(here)
-        self.epoch += random.randint(1, 2)
-        leader = self.leader
+        self.lead(random.choice(here))
+
+    def lead(self, leader: Replica) -> None:
+        self.leader = leader
+        self.epoch += self.random.randint(1, 2)
         leader.lines = {epoch: start for epoch, start in leader.lines.items() if start < leader.end}
         leader.lines[self.epoch] = leader.end
         self.say(f"elect for epoch {self.epoch} at {leader.end}", leader)
@@ -606,6 +640,27 @@ class Cluster:
         self.append(1)
         for replica in self.followers():
             if random.random() < 0.6:
+                self.fetch(replica)
+
+    def fall_back(self) -> None:
+        """A leader goes with a tail that nobody fetched. Its successor has the log of the leader before."""
+        random, before = self.random, self.leader
+        self.append()
+        for replica in self.followers():
+            self.fetch(replica)
+        gone, *others = self.followers()
+        self.append(2)
+        for replica in others:
+            if random.random() < 0.8:
+                self.fetch(replica)
+        self.lead(gone)
+        self.append(2)
+        gone.is_gone = True
+        self.say("lose", gone)
+        self.lead(random.choice([before, *(each for each in others if each.end == before.end)]))
+        self.append(3)
+        for replica in self.followers():
+            if random.random() < 0.3:
                 self.fetch(replica)
 
     def followers(self) -> list[Replica]:
@@ -711,12 +766,15 @@ def case(number: int) -> Case:
     cluster = Cluster(random, FEW_KEYS if number % 12 in (2, 7) else KEYS)
     is_short = number % 24 in (8, 23)
     is_noted = number % 24 == 11  # the same, and all epoch files are whole
+    is_holed = number % 24 == 20
     if number % 12 == 7:
         cluster.part()
     elif number % 24 == 14:
         cluster.part(1)
     elif is_short or is_noted:
         cluster.hand_over()
+    elif is_holed:
+        cluster.fall_back()
     else:
         cluster.play()
     replicas = [each for each in cluster.replicas if each.held]
@@ -734,12 +792,9 @@ def case(number: int) -> Case:
     beyond = move_beyond(Random(~number), made) if number % 3 == 1 and number % 4 == 2 else None
     if beyond is not None:
         cluster.log.append(f"move beyond {beyond.base}")
-    if (
-        number % 7 == 3
-        and number % 3
-        and beyond is None
-        and (base := empty_file(Random(~number), replicas)) is not None
-    ):
+    is_emptied = is_holed or (number % 7 == 3 and number % 3 and beyond is None)
+    holders = [made.leader] if is_holed else replicas
+    if is_emptied and (base := empty_file(Random(~number), holders)) is not None:
         cluster.log.append(f"empty {base}")
     is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
     if is_aged and (taken := age_checkpoint(Random(~number), [made.leader] if is_short else replicas)) is not None:

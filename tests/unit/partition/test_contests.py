@@ -1,0 +1,214 @@
+"""A copy that counts has lost a file, and other copies contradict each other there, or contradict its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+import kafka_segment_source as kafkaseg
+from kafka_segment_source.errors import DataLossError, PathError
+from tests.unit.partition.test_stale_ends import make_batch, read, write_replica
+
+Batch = tuple[int, int, int, str]  # first offset, last one, leader epoch, who wrote it
+COMMON, STALE, LED, LAST = (0, 0, 2, "all"), (1, 1, 4, "stale"), (1, 1, 2, "led"), (2, 2, 5, "led")
+LINES = [(2, 0), (5, 2)]
+ORDERS = list(permutations("ABC"))
+LOSSES = ["empty", "gone"]
+
+
+def join(*batches: Batch) -> bytes:
+    return b"".join(make_batch(*batch) for batch in batches)
+
+
+def write_leader(root: Path, loss: str, lines: list[tuple[int, int]] | None) -> Path:
+    """The copy that counts has lost its file of offset 1."""
+    lost = {1: b""} if loss == "empty" else {}
+    write_replica(root, {0: join(COMMON), **lost, 2: join(LAST)}, lines or [])
+    if lines is None:
+        (root / "t-0" / "leader-epoch-checkpoint").unlink()
+    return root
+
+
+def write_stale(root: Path, end: Sequence[Batch] = (STALE,)) -> Path:
+    return write_replica(root, {0: join(COMMON, *end)}, [(2, 0), (4, 1)])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("lines", [LINES, None])
+def test_a_follower_beside_a_replaced_leader(
+    lines: list[tuple[int, int]] | None, loss: str, order: Sequence[str], tmp_path: Path
+) -> None:
+    """The last leader had followed either of the two. In a compacted topic its checkpoint need not say which."""
+    paths = {
+        "A": write_leader(tmp_path / "A", loss, lines),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, LED)}, [(2, 0)]),
+        "C": write_stale(tmp_path / "C"),
+    }
+    with pytest.raises(PathError, match=r"at offset 1 .* names the latest leader epoch, and has no batch there"):
+        read([paths[name] for name in order])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_follower_that_shares_what_lies_behind(loss: str, order: Sequence[str], tmp_path: Path) -> None:
+    paths = {
+        "A": write_leader(tmp_path / "A", loss, LINES),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, LED, LAST)}, LINES),
+        "C": write_stale(tmp_path / "C"),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("shown", ["batch", "line"])
+def test_a_follower_that_shares_an_epoch_behind(shown: str, order: Sequence[str], tmp_path: Path) -> None:
+    """Both have the batch of epoch 7, or note epoch 5 at one offset. So they are of one history below it."""
+    last = [LAST, (3, 3, 7, "led"), (4, 4, 8, "led")]
+    leader = write_replica(tmp_path / "A", {0: join(COMMON), 2: join(*last)}, [*LINES, (7, 3), (8, 4)])
+    end = join(*last[:2]) if shown == "batch" else join(LAST)[:-1]
+    follower = write_replica(tmp_path / "B", {0: join(COMMON, LED) + end}, LINES)
+    if shown == "batch":
+        (follower / "t-0" / "leader-epoch-checkpoint").unlink()
+    paths = {"A": leader, "B": follower, "C": write_stale(tmp_path / "C")}
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_follower_with_another_batch_of_the_same_leader(order: Sequence[str], tmp_path: Path) -> None:
+    """The leader of epoch 5 has written what was lost, and what lies behind."""
+    paths = {
+        "A": write_replica(
+            tmp_path / "A", {0: join(COMMON), 2: join(LAST, (3, 3, 7, "led"))}, [(2, 0), (5, 1), (7, 3)]
+        ),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, (1, 1, 5, "led"))}, []),
+        "C": write_stale(tmp_path / "C"),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_leader_whose_log_begins_behind(order: Sequence[str], tmp_path: Path) -> None:
+    """Retention took what the others differ in."""
+    paths = {
+        "A": write_replica(tmp_path / "A", {2: join(LAST)}, [(5, 2)]),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, LED)}, [(2, 0)]),
+        "C": write_stale(tmp_path / "C"),
+    }
+    with pytest.raises(PathError, match=r"at offset 1 .* names the latest leader epoch, and has no batch there"):
+        read([paths[name] for name in order])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_leader_that_wrote_nothing_and_ends_before(order: Sequence[str], tmp_path: Path) -> None:
+    """A later leader may have kept what it lacked. So the plan warns, and the rows come."""
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: join(COMMON)}, [(2, 0), (5, 1)]),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, LED)}, [(2, 0)]),
+        "C": write_stale(tmp_path / "C"),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"stale0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_stale_copy_that_has_nothing_there(order: Sequence[str], tmp_path: Path) -> None:
+    """It counts less than the others, so that it does not decide between them."""
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: join(COMMON, LED, LAST)}, LINES),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON), 2: join((2, 2, 3, "old"))}, [(2, 0), (3, 2)]),
+        "C": write_stale(tmp_path / "C"),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", list(permutations("ABCD")))
+@pytest.mark.parametrize("has_lines", [True, False])
+def test_a_follower_that_ends_there_beside_one_that_goes_on(
+    has_lines: bool, order: Sequence[str], tmp_path: Path
+) -> None:
+    """One of the two that have the batch is shown to be of the last leader's history."""
+    leader = write_replica(tmp_path / "A", {0: join(COMMON), 2: join(LAST, (3, 3, 7, "led"))}, [*LINES, (7, 3)])
+    further = write_replica(tmp_path / "D", {0: join(COMMON, LED, LAST)}, LINES)
+    if not has_lines:
+        (further / "t-0" / "leader-epoch-checkpoint").unlink()
+    paths = {
+        "A": leader,
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, LED)}, [(2, 0)]),
+        "C": write_stale(tmp_path / "C"),
+        "D": further,
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_two_replaced_leaders(order: Sequence[str], tmp_path: Path) -> None:
+    """Neither of them is read there. So what they differ in does not matter."""
+    named = {
+        "A": write_leader(tmp_path / "A", "gone", LINES),
+        "B": write_stale(tmp_path / "B"),
+        "C": write_replica(tmp_path / "C", {0: join(COMMON, (1, 1, 3, "old"))}, [(2, 0), (3, 1)]),
+    }
+    paths = [named[name] for name in order]
+    with pytest.raises(DataLossError, match="1 to 1"):
+        read(paths)
+    rows = kafkaseg.scan(paths, ["value"], failOnDataLoss="false").read_all()["value"].to_pylist()
+    assert rows == [b"all0", b"led0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("last", [1, 2])
+def test_an_epoch_that_the_other_checkpoint_lacks(last: int, loss: str, turn: int, tmp_path: Path) -> None:
+    """Without compaction, a broker notes each epoch. So the copy with epoch 4 is of another history.
+
+    last: the offset of its last batch. The other copy has lost two offsets.
+    """
+    lost = {1: b""} if loss == "empty" else {}
+    leader = {0: join(COMMON), **lost, 3: join((3, 3, 5, "led"))}
+    stale = [(offset, offset, 4, "stale") for offset in range(1, last + 1)]
+    paths = [
+        write_replica(tmp_path / "A", leader, [(2, 0), (5, 3)]),
+        write_stale(tmp_path / "B", stale),
+    ][::turn]
+    with pytest.raises(DataLossError, match="1 to 2"):
+        read(paths)
+    rows = kafkaseg.scan(paths, ["value"], failOnDataLoss="false").read_all()["value"].to_pylist()
+    assert rows == [b"all0", b"led0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_that_both_copies_have_and_one_checkpoint_lacks(turn: int, tmp_path: Path) -> None:
+    """No CRC covers a checkpoint. The common batch shows that it is wrong."""
+    paths = [
+        write_replica(tmp_path / "A", {0: join(COMMON, STALE, LAST)}, LINES),
+        write_stale(tmp_path / "B"),
+    ][::turn]
+    assert not any("different histories" in warning for warning in kafkaseg.plan(paths).warnings)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_that_compaction_took_from_the_other_checkpoint(turn: int, tmp_path: Path) -> None:
+    """A broker that fetched a compacted log did not see epoch 4. So the two need not differ."""
+    paths = [write_leader(tmp_path / "A", "gone", LINES), write_stale(tmp_path / "B")][::turn]
+    (tmp_path / "A" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    assert not any("different histories" in warning for warning in kafkaseg.plan(paths).warnings)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_line_that_no_batch_bears_out(turn: int, tmp_path: Path) -> None:
+    """The leader of epoch 5 wrote nothing. A later one may have had what is of epoch 4."""
+    bare = write_replica(tmp_path / "A", {0: join(COMMON)}, LINES)
+    assert read([bare, write_stale(tmp_path / "B")][::turn]) == [b"all0", b"stale0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_copy_that_has_had_the_later_leader_too(turn: int, tmp_path: Path) -> None:
+    """Both note epoch 5. The checkpoint of one of them lacks epoch 4, and no CRC covers it."""
+    paths = [
+        write_leader(tmp_path / "A", "gone", LINES),
+        write_replica(tmp_path / "B", {0: join(COMMON, STALE)}, [(2, 0), (4, 1), (5, 2)]),
+    ]
+    assert read(paths[::turn]) == [b"all0", b"stale0", b"led0"]
