@@ -61,7 +61,7 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
         return False
     if batch.crc != twin.crc and not (_is_noted(low, batch) and _is_noted(high, twin)):
         return False
-    following = _find_following(high, twin)
+    following = find_following(high, twin)
     if following is not None and 0 <= following.leader_epoch < twin.leader_epoch:
         return False  # what lies behind is of another history
     shown = relate_batches(low, batch, high, twin)
@@ -191,6 +191,16 @@ def walk_backward(copy: CopyView, end: int = MAX_OFFSET, about: int = MAX_OFFSET
     return (witness.header for witness in _walk_witnesses(copy, end, about) if not witness.is_doubtful)
 
 
+def falls_behind_common_batch(copy: CopyView, batch: BatchHeader, other: CopyView) -> bool:
+    """Whether a batch of a copy has an earlier epoch than the one right before it, which the other copy has too. Then
+    its epoch is the wrong one of the two."""
+    before = copy.batch_at(batch.base_offset - 1)
+    if before is None or before.leader_epoch <= batch.leader_epoch:
+        return False
+    twin = other.batch_at(before.base_offset)
+    return twin is not None and relate_batches(copy, before, other, twin) == SAME
+
+
 def find_least_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
     """Returns the earliest leader epoch of the last batches of a copy below `end` that contradict each other: at least
     one of them is right. UNKNOWN if none do."""
@@ -269,7 +279,7 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     """
     noted = copy.epochs[-1][0] + int(copy.last_epoch.is_later) if copy.epochs else UNKNOWN
     batch = next(batches, None)
-    after = following = None if batch is None else _find_following(copy, batch)
+    after = following = None if batch is None else find_following(copy, batch)
     while batch is not None:
         before = next(batches, None)
         if copy.last_epoch.is_noted and _is_last(copy, batch):
@@ -290,7 +300,7 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
         after, batch = batch, before
 
 
-def _find_following(copy: CopyView, batch: BatchHeader) -> BatchHeader | None:
+def find_following(copy: CopyView, batch: BatchHeader) -> BatchHeader | None:
     """Returns the batch of a copy after another one. None if nothing proves one."""
     header = copy.batch_at(batch.last_offset + 1)
     return header if header is not None and batch.base_offset < header.base_offset < copy.tail.end else None

@@ -56,17 +56,22 @@ class LastEpoch:
     """What is believed of the leader epoch of a copy's last batch. No CRC covers it (`last_epochs.py`).
 
     is_disputed: whether another copy has that batch with another epoch.
-    least: the earliest of the epochs that copies state for it, if they state several. One is right.
+    possible: the epochs that copies state for it, and that may be right, if they state several. One is right.
     is_stated: whether it is the one that the batch states, though the copy's `leader-epoch-checkpoint` lacks it.
     is_later: whether it is later than all lines of that checkpoint.
     is_noted: whether it is the one that the checkpoint has there, though the batch states another one.
     """
 
     is_disputed: bool = False
-    least: int = UNKNOWN
+    possible: frozenset[int] = frozenset()
     is_stated: bool = False
     is_later: bool = False
     is_noted: bool = False
+
+    @property
+    def least(self) -> int:
+        """The earliest of those that are possible. UNKNOWN if there are none."""
+        return min(self.possible, default=UNKNOWN)
 
 
 def find_tail(log: PartitionLog, policy: Policy) -> Tail:

@@ -57,10 +57,13 @@ def explain_undecided_epoch(
     differing = [fence for fence in (*fences, *others) if fence not in fences or fence not in others]
     fence = min(differing, key=lambda fence: fence.first)
     one, other = copies[fence.loser], copies[fence.winner]
+    rival = f"the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}" if copy.epochs else ""
+    if copy.last_epoch.is_disputed:
+        rival = f"another copy has it with {copy.last_epoch.least}"
     return (
         f"{_state_difference(one, other, fence.first)}, and nothing says which one counts: the last batch of"
-        f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and the leader-epoch-checkpoint there ends with"
-        f" {copy.epochs[-1][0]}: one of the two is older than the other, or the epoch is damaged; give one of the paths"
+        f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and {rival}: one of the two is older than the other, or"
+        " the epoch is damaged; give one of the paths"
     )
 
 

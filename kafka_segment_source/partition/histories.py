@@ -59,6 +59,7 @@ from kafka_segment_source.partition.batch_pairs import (
     Comparison,
     agree_at_their_end,
     compare_batches,
+    falls_behind_common_batch,
     find_least_epoch,
     follow_each_other,
     walk_backward,
@@ -77,6 +78,7 @@ from kafka_segment_source.partition.fences import (
 from kafka_segment_source.partition.last_epochs import (
     find_believed_last,
     find_believed_lines,
+    has_later_twin,
     may_lack_epoch,
     note_last_epoch,
 )
@@ -117,6 +119,8 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
             others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_stated=True))
         elif _has_old_end(copy):
             others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_noted=True))
+        elif has_later_twin(copy):
+            others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_disputed=False, is_stated=True))
         if _list_ends(fences) != _list_ends(others):
             raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
@@ -139,7 +143,8 @@ def _list_ends(fences: Sequence[Fence]) -> list[tuple[int, int]]:
 
 
 def _find_fences(copies: Sequence[CopyView]) -> list[Fence]:
-    if not any(_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)):
+    pairs = [_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)]
+    if not any(pairs):  # all are compared first: whether two conflict does not depend on their order
         return []
     ends = [copy.end for copy in copies]
     named = [_find_latest_epoch(copy) for copy in copies]
@@ -295,6 +300,8 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
         return None
     if any(epoch > lines[-1][0] for epoch, _ in bare.epochs[-1:]):
         return None  # the other copy has had a later leader
+    if falls_behind_common_batch(bare, last, stating):
+        return None
     return line[1], (last.leader_epoch, line[0])
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_segment_source.epoch_checkpoint import Epochs
-from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
+from kafka_segment_source.logdir.leader_epochs import epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
-from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, relate_batches, walk_backward
+from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, find_following, relate_batches, walk_backward
 from kafka_segment_source.partition.copy_tail import LastEpoch
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import has_damaged_twin
@@ -27,24 +27,42 @@ def note_last_epoch(copy: CopyView, copies: Sequence[CopyView]) -> None:
     """Notes what other copies show about the leader epoch of a copy's last batch.
 
     Followers fetch batches byte for byte. So if another copy has the batch with another epoch, one of the two is
-    damaged. One that is earlier than that of the batch before is the damaged one.
+    damaged.
     """
     last = copy.last_batch
     if last is None:
         return
     found = [(other, other.batch_at(last.base_offset)) for other in copies if other.log.segments]
-    there = [(other, batch) for other, batch in found if batch is not None]
-    stated = {batch.leader_epoch for _, batch in there if _identify(batch) == _identify(last)}
-    if len(stated) > 1:
-        before = find_before_last(copy)
-        possible = {epoch for epoch in stated if before is None or epoch >= before.leader_epoch}
-        is_disputed = possible != {last.leader_epoch}
-        copy.last_epoch = LastEpoch(is_disputed, min(possible, default=UNKNOWN))
+    holders = [(other, batch) for other, batch in found if batch is not None and _identify(batch) == _identify(last)]
+    if len({batch.leader_epoch for _, batch in holders}) > 1:
+        possible = _find_possible(copy, last, holders)
+        copy.last_epoch = LastEpoch(possible != {last.leader_epoch}, possible)
     if copy.epochs and last.leader_epoch > copy.epochs[-1][0]:
         others = (pair for pair in found if pair[0] is not copy)
         shown = [_show_epoch(copy, last, *pair) for pair in others]
         is_later = _LATER in shown and not copy.last_epoch.is_disputed
         copy.last_epoch = replace(copy.last_epoch, is_stated=_STATED in shown, is_later=is_later)
+
+
+def _find_possible(
+    copy: CopyView, last: BatchHeader, holders: Sequence[tuple[CopyView, BatchHeader]]
+) -> frozenset[int]:
+    """Returns which of the epochs that copies state for a last batch may be right.
+
+    It is no earlier than that of the batch before, and no later than that of a batch that follows in another copy. If a
+    checkpoint beside it goes on behind the batch, it is the one that is noted there.
+    """
+    stated = {batch.leader_epoch for _, batch in holders}
+    before = find_before_last(copy)
+    following = [find_following(holder, batch) for holder, batch in holders]
+    most = min((batch.leader_epoch for batch in following if batch is not None), default=max(stated))
+    possible = {epoch for epoch in stated if (before is None or epoch >= before.leader_epoch) and epoch <= most}
+    noted = {
+        epoch_at(holder.epochs, last.base_offset)
+        for holder, _ in holders
+        if holder.epochs and holder.epochs[-1][1] > last.base_offset
+    }
+    return frozenset(possible & noted or possible)
 
 
 def _show_epoch(copy: CopyView, last: BatchHeader, other: CopyView, batch: BatchHeader | None) -> str:
@@ -79,6 +97,15 @@ def may_lack_epoch(copy: CopyView) -> bool:
     if last is None or not copy.epochs or last.leader_epoch <= copy.epochs[-1][0] or copy.last_epoch.is_disputed:
         return False
     return next(walk_backward(copy), None) != last
+
+
+def has_later_twin(copy: CopyView) -> bool:
+    """Whether a copy states the later one of the epochs that copies state for its last batch, and counts with the
+    earlier one."""
+    last = copy.last_batch
+    if last is None or not copy.last_epoch.is_disputed or not 0 <= copy.last_epoch.least < last.leader_epoch:
+        return False
+    return last.leader_epoch in copy.last_epoch.possible and next(walk_backward(copy), None) != last
 
 
 def find_believed_last(copy: CopyView) -> BatchHeader | None:

@@ -434,6 +434,8 @@ def has_hole_at(replica: Replica, offset: int) -> bool:
 def agree_behind(one: Replica, other: Replica, offset: int) -> bool:
     """Whether two replicas have the same whole batch beyond an offset, or batches of one epoch, or the same line of
     their epoch files."""
+    if any(held.epoch is not None for each in (one, other) for held in each.held):
+        return False  # a wrong epoch may hide it
     epochs = [{held.batch.epoch for held in each.sound() if held.batch.last >= offset} for each in (one, other)]
     lines = [{*each.lines.items()} if each.has_lines else set() for each in (one, other)]
     return bool(epochs[0] & epochs[1]) or any(start > offset for _, start in lines[0] & lines[1])
