@@ -50,7 +50,7 @@ def _find_possible(
     """Returns which of the epochs that copies state for a last batch may be right.
 
     It is no earlier than that of the batch before, and no later than that of a batch that follows in another copy. If a
-    checkpoint beside it goes on behind the batch, it is the one that is noted there.
+    checkpoint beside it has a line at the batch or behind it, it is the one that is noted there.
     """
     stated = {batch.leader_epoch for _, batch in holders}
     before = find_before_last(copy)
@@ -60,7 +60,7 @@ def _find_possible(
     noted = {
         epoch_at(holder.epochs, last.base_offset)
         for holder, _ in holders
-        if holder.epochs and holder.epochs[-1][1] > last.base_offset
+        if holder.epochs and holder.epochs[-1][1] >= last.base_offset
     }
     return frozenset(possible & noted or possible)
 

@@ -158,7 +158,13 @@ def show(made: Case) -> None:
         print("copy", at, *words, made.shared_end(replica), replica.lines if replica.has_lines else "no lines")
         for base, batches in replica.files():
             held = [
-                (h.batch.base, h.batch.last, f"e{h.batch.epoch}", sorted(h.kept), "" if h.whole else "X")
+                (
+                    h.batch.base,
+                    h.batch.last,
+                    f"e{h.batch.epoch}" + ("" if h.epoch is None else f"->{h.epoch}"),
+                    sorted(h.kept),
+                    "" if h.whole else "X",
+                )
                 for h in batches
             ]
             print("   ", base, held)

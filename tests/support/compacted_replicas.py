@@ -756,6 +756,15 @@ def bend_last(random: Random, replicas: Sequence[Replica], bits: int) -> Batch |
     return _flip_epoch(random, random.choice(usable), bits) if usable else None
 
 
+def bend_common(random: Random, replicas: Sequence[Replica]) -> Batch | None:
+    """Flips one of the lowest bits of the leader epoch of a last batch that another replica has too. Answers the
+    batch."""
+    lasts = [replica.held[-1] for replica in replicas if len(replica.held) > 1 and replica.held[-1].whole]
+    names = [held.batch.name for replica in replicas for held in replica.held]
+    usable = [held for held in lasts if names.count(held.batch.name) > 1]
+    return _flip_epoch(random, random.choice(usable), 3) if usable else None
+
+
 def _flip_epoch(random: Random, bent: Held, bits: int = 32) -> Batch:
     stated = (bent.batch.epoch % 2**32) ^ 1 << random.randrange(bits)
     bent.epoch = stated - 2**32 if stated >= 2**31 else stated
@@ -814,6 +823,9 @@ def case(number: int) -> Case:
         cluster.log.append(f"another epoch at {bent.base}")
     is_bent = not is_aged and (number % 5 == 2 or (number % 5 != 1 and number % 12 == 7))
     is_bent |= number % 24 == 14 or (is_short and number % 5 == 2) or is_noted
+    is_common = is_short and number % 5 == 4 and not made.is_damaged()
+    if is_common and (bent := bend_common(Random(~number), replicas)) is not None:
+        cluster.log.append(f"another epoch at {bent.base}, the last one of two copies")
     bits = 2 if is_short or is_noted else 32
     if is_bent and (bent := bend_last(Random(~number), [made.leader] if is_noted else replicas, bits)) is not None:
         cluster.log.append(f"another epoch at {bent.base}, the last one")
