@@ -312,7 +312,17 @@ class Case:
         which one is right."""
         if self.has_chance_epoch() or any(contradicts_its_lines(replica) for replica in self.replicas):
             return True
+        if any(self.has_two_epochs(replica) for replica in self.replicas):
+            return True
         return any(self.has_open_end(replica) for replica in self.replicas if lacks_its_last_epoch(replica))
+
+    def has_two_epochs(self, replica: Replica) -> bool:
+        """Whether another replica states another epoch for the last batch of a replica, and a stale one has an epoch
+        between the two."""
+        last = replica.held[-1]
+        stated = {held.stated for other in self.replicas for held in other.held if held.batch == last.batch}
+        stale = {epoch for other in self.replicas if self.is_stale(other) for epoch in other.epochs()}
+        return any(min(stated) <= epoch <= max(stated) for epoch in stale) and len(stated) > 1
 
     def has_chance_epoch(self) -> bool:
         """Whether a flipped last epoch is by chance the one that another replica notes there."""
