@@ -1982,19 +1982,9 @@ LOOSENED = [
             "if before is None or epoch >= before.leader_epoch}",
         ),
         (
-            "epochs: a checkpoint that goes on behind the batch has its epoch",
+            "epochs: a checkpoint that has one of the two shows which one is right",
             "return frozenset(possible & noted or possible)",
             "return frozenset(possible)",
-        ),
-        (
-            "epochs: one that ends before may be older than the batch",
-            "if holder.epochs and holder.epochs[-1][1] >= last.base_offset",
-            "if holder.epochs",
-        ),
-        (
-            "epochs: a line that begins there is of the batch",
-            "if holder.epochs and holder.epochs[-1][1] >= last.base_offset",
-            "if holder.epochs and holder.epochs[-1][1] > last.base_offset",
         ),
         (
             "epochs: the later one of two may be the right one",
@@ -2019,6 +2009,16 @@ LOOSENED = [
     *_of(
         "partition/batch_pairs.py",
         "tests/unit/partition/test_last_epochs.py",
+        (
+            "epochs: of several that are possible it has the earliest one at least",
+            "leader_epoch=max(first, noted, copy.last_epoch.least)), False",
+            "leader_epoch=max(first, noted)), False",
+        ),
+        (
+            "epochs: where that of the checkpoint is believed, the batches at the end are compared by it",
+            "if one.last_epoch.is_noted or other.last_epoch.is_noted:",
+            "if False:",
+        ),
         (
             "epochs: it is the batch before that is wrong if the other copy has it with another epoch",
             "return twin is not None and relate_batches(copy, before, other, twin) == SAME",
@@ -2057,6 +2057,11 @@ LOOSENED = [
             "contests: a copy that is not used there is no rival",
             "for at, copy in enumerate(copies) if ends[at] > offset)",
             "for at, copy in enumerate(copies))",
+        ),
+        (
+            "contests: a damaged batch behind is the same one too",
+            "if behind is not None and has_damaged_twin(copy, behind):",
+            "if False:",
         ),
         (
             "contests: one leader wrote both, so they have the same history below",

@@ -52,6 +52,8 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
     It is found by the index. So it answers True alone with proof: whatever else it meets may be damage. Formats without
     epochs show no more than this. Two batches with other bytes are the same one only by an epoch that is not in doubt.
     """
+    if one.last_epoch.is_noted or other.last_epoch.is_noted:
+        return False  # batches are looked at as they are here
     low, high = (one, other) if one.end <= other.end else (other, one)
     batch = low.batch_at(low.end - 1)
     if batch is None or batch.base_offset >= low.end:
@@ -273,7 +275,8 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines. So it may
     be if another copy has the same batch with another epoch. It comes with the least epoch that is possible then: the
     one of the last line, or the next one if that one gave the offset to another batch, or the one of the batch before
-    if that is later.
+    if that is later, or the earliest
+    one that copies state for it.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
@@ -293,7 +296,7 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
         )
         is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
         if is_doubtful and copy.epochs and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):
-            batch, is_doubtful = batch._replace(leader_epoch=max(first, noted)), False
+            batch, is_doubtful = batch._replace(leader_epoch=max(first, noted, copy.last_epoch.least)), False
         if is_doubtful and following is not None and after is following:
             yield _Witness(following, is_doubtful=False)
         yield _Witness(batch, is_doubtful)

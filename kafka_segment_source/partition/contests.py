@@ -13,6 +13,7 @@ from kafka_segment_source.partition.batch_pairs import DIFFERENT, compare_batche
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.fences import Fence, explain_contest
 from kafka_segment_source.partition.last_epochs import find_believed_lines
+from kafka_segment_source.partition.twins import has_damaged_twin
 
 
 def refuse_contests(
@@ -46,13 +47,15 @@ def _find_rivals(copies: Sequence[CopyView], loser: CopyView, offset: int, ends:
 
 
 def _agree_there(counting: CopyView, copy: CopyView, offset: int, end: int) -> bool:
-    """Whether it is shown that two copies have the same history at an offset: behind it, both have the same batch, or
-    the same line, or batches of one leader epoch. end: the offset up to which `copy` is used."""
+    """Whether it is shown that two copies have the same history at an offset: behind it, both have the same batch,
+    whole or damaged, or the same line, or batches of one leader epoch. end: the offset up to which `copy` is used."""
     lines = {*find_believed_lines(counting)} & {*find_believed_lines(copy)}
     agreed = compare_batches(counting, counting.end, copy, end).agreed
     if max([agreed or 0, *(start for _, start in lines)]) > offset:
         return True
     behind, last = next(walk_backward(counting, about=offset), None), next(walk_backward(copy, end), None)
+    if behind is not None and has_damaged_twin(copy, behind):
+        return True
     if behind is None or last is None or min(behind.last_offset, last.last_offset) < offset:
         return False
     return 0 <= behind.leader_epoch == last.leader_epoch

@@ -50,18 +50,14 @@ def _find_possible(
     """Returns which of the epochs that copies state for a last batch may be right.
 
     It is no earlier than that of the batch before, and no later than that of a batch that follows in another copy. If a
-    checkpoint beside it has a line at the batch or behind it, it is the one that is noted there.
+    checkpoint beside it has one of them there, it is this one: a flipped bit hardly makes just that epoch.
     """
     stated = {batch.leader_epoch for _, batch in holders}
     before = find_before_last(copy)
     following = [find_following(holder, batch) for holder, batch in holders]
     most = min((batch.leader_epoch for batch in following if batch is not None), default=max(stated))
     possible = {epoch for epoch in stated if (before is None or epoch >= before.leader_epoch) and epoch <= most}
-    noted = {
-        epoch_at(holder.epochs, last.base_offset)
-        for holder, _ in holders
-        if holder.epochs and holder.epochs[-1][1] >= last.base_offset
-    }
+    noted = {epoch_at(holder.epochs, last.base_offset) for holder, _ in holders}
     return frozenset(possible & noted or possible)
 
 

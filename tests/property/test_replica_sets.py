@@ -65,6 +65,9 @@ FAILED_ONCE = [
     1500011517,  # a wrong last epoch, and a wrong offset that is just that of the batch with it
     1500001402,  # damage in the first of two copies, and a last batch of the second one that moved beyond both
     1500015713,  # damage before the batch of another copy that shows that a checkpoint is old
+    1900034252,  # a stale copy and a follower contradict each other where the leader's file has no bytes
+    2100003584,  # two epochs of one last batch, both later than the lines of an older checkpoint
+    2100017699,  # an emptied last batch with a wrong epoch, which looks like that of a stale copy
     1430003669,  # an older checkpoint, and the file of the other copy that has the batch has no bytes
     980004293,  # an older checkpoint of a leader that took an earlier log
 ]

@@ -772,7 +772,13 @@ def bend_common(random: Random, replicas: Sequence[Replica]) -> Batch | None:
     lasts = [replica.held[-1] for replica in replicas if len(replica.held) > 1 and replica.held[-1].whole]
     names = [held.batch.name for replica in replicas for held in replica.held]
     usable = [held for held in lasts if names.count(held.batch.name) > 1]
-    return _flip_epoch(random, random.choice(usable), 3) if usable else None
+    if not usable:
+        return None
+    bent = random.choice(usable)
+    flipped = _flip_epoch(random, bent, 3)
+    if any(replica.has_lines and replica.noted_at(flipped.base) == bent.epoch for replica in replicas):
+        bent.epoch = None  # just the epoch of a line: nothing shows that it is wrong
+    return flipped
 
 
 def _flip_epoch(random: Random, bent: Held, bits: int = 32) -> Batch:

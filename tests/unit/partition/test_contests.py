@@ -78,6 +78,20 @@ def test_a_follower_that_shares_an_epoch_behind(shown: str, order: Sequence[str]
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_a_follower_whose_common_batch_is_damaged(order: Sequence[str], tmp_path: Path) -> None:
+    """Its header is that of the sound one. So it is the same batch."""
+    last = join(LAST)
+    paths = {
+        "A": write_replica(tmp_path / "A", {2: last + join((3, 3, 7, "led"))}, [(5, 2), (7, 3)]),
+        "B": write_replica(
+            tmp_path / "B", {0: join(COMMON, (1, 1, 4, "led")), 2: last[:-1] + bytes([last[-1] ^ 1]), 3: b""}, []
+        ),
+        "C": write_replica(tmp_path / "C", {0: join(COMMON, (1, 1, 3, "old"))}, [(2, 0), (3, 1)]),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_follower_with_another_batch_of_the_same_leader(order: Sequence[str], tmp_path: Path) -> None:
     """The leader of epoch 5 has written what was lost, and what lies behind."""
     paths = {
