@@ -2223,7 +2223,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/last_epochs.py",
         _REPLICAS,
         (
             "histories: a last batch behind a gap does not take a checkpoint its word",
