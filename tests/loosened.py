@@ -2045,13 +2045,13 @@ LOOSENED = [
         ),
         (
             "contests: a copy that counts less does not decide, and one that counts as much shows it",
-            "if not rivals or later or offset >= ends[above]",
-            "if not rivals or offset >= ends[above]",
+            "if not rivals or any(named[at] >= named[above] for at in rivals):",
+            "if not rivals:",
         ),
         (
             "contests: nor does one that ends before",
-            "if not rivals or later or offset >= ends[above] or",
-            "if not rivals or later or",
+            "if offset >= ends[above] or",
+            "if",
         ),
         (
             "contests: a copy that is not used there is no rival",
@@ -2062,6 +2062,16 @@ LOOSENED = [
             "contests: a damaged batch behind is the same one too",
             "if behind is not None and has_damaged_twin(copy, behind):",
             "if False:",
+        ),
+        (
+            "contests: a copy that is not read there may be the one that counts",
+            "if named[above] > named[fence.winner] and _agree_there(counting, loser, offset, loser.end):",
+            "if False:",
+        ),
+        (
+            "contests: not if the one that it lost to counts as much as the third",
+            "if named[above] > named[fence.winner] and _agree_there(",
+            "if _agree_there(",
         ),
         (
             "contests: one leader wrote both, so they have the same history below",

@@ -28,8 +28,11 @@ def refuse_contests(
         loser, offset = copies[fence.loser], fence.first
         rivals = _find_rivals(copies, loser, offset, ends)
         for above, counting in enumerate(copies):
-            later = [copies[at] for at in rivals if named[at] >= named[above]]
-            if not rivals or later or offset >= ends[above] or _find_batch(counting, offset) is not None:
+            if offset >= ends[above] or _find_batch(counting, offset) is not None:
+                continue
+            if named[above] > named[fence.winner] and _agree_there(counting, loser, offset, loser.end):
+                raise PathError(explain_contest(loser, copies[fence.winner], counting, offset))
+            if not rivals or any(named[at] >= named[above] for at in rivals):
                 continue
             if not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):
                 raise PathError(explain_contest(loser, copies[rivals[0]], counting, offset))

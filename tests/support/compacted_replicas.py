@@ -351,12 +351,11 @@ class Case:
     def is_contested(self) -> bool:
         """Whether two replicas have different batches where a later leader's log has lost its own, or compaction has
         removed it, and nothing behind shows which of them it had."""
-        valid = [replica for replica in self.replicas if not self.is_stale(replica)]
         return any(
             has_hole_at(leader, offset) and not agree_behind(replica, leader, offset)
             for stale in self.replicas
-            for replica in valid
-            for leader in valid
+            for replica in self.replicas
+            for leader in self.replicas
             if self.is_stale(stale) and leader.named() > replica.named()
             for held in stale.held
             for other in replica.held

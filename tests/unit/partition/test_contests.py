@@ -105,6 +105,31 @@ def test_a_follower_with_another_batch_of_the_same_leader(order: Sequence[str], 
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_a_replaced_leader_whose_batch_is_damaged(order: Sequence[str], tmp_path: Path) -> None:
+    """Its line stands against the follower, which shares what lies behind with the copy that counts."""
+    behind, stale = (2, 2, 2, "led"), join(STALE)
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: b"", 2: join(behind, (3, 3, 5, "led"))}, [(2, 0), (5, 3)]),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, LED, behind)}, [(2, 0)]),
+        "C": write_replica(tmp_path / "C", {0: join(COMMON), 1: stale[:-1] + bytes([stale[-1] ^ 1])}, [(2, 0), (4, 1)]),
+    }
+    with pytest.raises(PathError, match=r"at offset 1 .* names the latest leader epoch, and has no batch there"):
+        read([paths[name] for name in order])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_two_copies_of_a_replaced_leader(order: Sequence[str], tmp_path: Path) -> None:
+    """They share what lies behind, and one of them has lost what lies before. Both count less than the third."""
+    stale = [STALE, (2, 2, 4, "stale")]
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: join(COMMON, LED, LAST)}, LINES),
+        "B": write_stale(tmp_path / "B", stale),
+        "C": write_replica(tmp_path / "C", {0: join(COMMON), 2: join(stale[1])}, [(2, 0), (4, 1)]),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_leader_whose_log_begins_behind(order: Sequence[str], tmp_path: Path) -> None:
     """Retention took what the others differ in."""
     paths = {
