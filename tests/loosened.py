@@ -1953,6 +1953,11 @@ LOOSENED = [
             "if line is not None:",
         ),
         (
+            "contests: a line stands against what is left of a copy too",
+            "last = find_believed_last(bare) if bare_end >= bare.end else next(walk_backward(bare, bare_end), None)",
+            "last = find_believed_last(bare) if bare_end >= bare.end else None",
+        ),
+        (
             "contests: compaction may have taken what noted an epoch",
             "if one.log.compacted or other.log.compacted:",
             "if False:",
@@ -2030,17 +2035,17 @@ LOOSENED = [
         "tests/unit/partition/test_contests.py",
         (
             "contests: where the copy that counts has nothing, nothing decides between two others",
-            "if max([agreed or 0, *(start for _, start in lines)]) > offset:",
+            "if (agreed or 0) > offset or any(start >= offset for _, start in lines):",
             "if True:",
         ),
         (
             "contests: a common batch behind shows which of them it had",
-            "if max([agreed or 0, *(start for _, start in lines)]) > offset:",
-            "if max([0, *(start for _, start in lines)]) > offset:",
+            "if (agreed or 0) > offset or any(start >= offset for _, start in lines):",
+            "if any(start >= offset for _, start in lines):",
         ),
         (
             "contests: a common line behind shows which of them it had",
-            "if max([agreed or 0, *(start for _, start in lines)]) > offset:",
+            "if (agreed or 0) > offset or any(start >= offset for _, start in lines):",
             "if (agreed or 0) > offset:",
         ),
         (
@@ -2072,6 +2077,16 @@ LOOSENED = [
             "contests: not if the one that it lost to counts as much as the third",
             "if named[above] > named[fence.winner] and _agree_there(",
             "if _agree_there(",
+        ),
+        (
+            "contests: a damaged batch there is the same one too",
+            "if held is not None and has_damaged_twin(counting, held):",
+            "if False:",
+        ),
+        (
+            "contests: a copy that the third one has not followed is no rival",
+            "if differs is not None and min(batch.base_offset for batch in differs) <= offset:",
+            "if False:",
         ),
         (
             "contests: one leader wrote both, so they have the same history below",

@@ -34,6 +34,9 @@ def refuse_contests(
                 raise PathError(explain_contest(loser, copies[fence.winner], counting, offset))
             if not rivals or any(named[at] >= named[above] for at in rivals):
                 continue
+            differs = compare_batches(counting, ends[above], loser, loser.end).differs
+            if differs is not None and min(batch.base_offset for batch in differs) <= offset:
+                continue  # the copy that counts has not followed the one that is not read
             if not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):
                 raise PathError(explain_contest(loser, copies[rivals[0]], counting, offset))
 
@@ -50,11 +53,17 @@ def _find_rivals(copies: Sequence[CopyView], loser: CopyView, offset: int, ends:
 
 
 def _agree_there(counting: CopyView, copy: CopyView, offset: int, end: int) -> bool:
-    """Whether it is shown that two copies have the same history at an offset: behind it, both have the same batch,
-    whole or damaged, or the same line, or batches of one leader epoch. end: the offset up to which `copy` is used."""
+    """Whether it is shown that two copies have the same history at an offset. There or behind it, both have the same
+    batch, whole or damaged, or the same line, or behind it batches of one leader epoch.
+
+    end: the offset up to which `copy` is used.
+    """
     lines = {*find_believed_lines(counting)} & {*find_believed_lines(copy)}
     agreed = compare_batches(counting, counting.end, copy, end).agreed
-    if max([agreed or 0, *(start for _, start in lines)]) > offset:
+    if (agreed or 0) > offset or any(start >= offset for _, start in lines):
+        return True
+    held = _find_batch(copy, offset)
+    if held is not None and has_damaged_twin(counting, held):
         return True
     behind, last = next(walk_backward(counting, about=offset), None), next(walk_backward(copy, end), None)
     if behind is not None and has_damaged_twin(copy, behind):

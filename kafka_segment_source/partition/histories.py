@@ -291,8 +291,8 @@ def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, othe
 
 def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bare_end: int) -> _Line | None:
     """Returns the first line of one copy's checkpoint that the last batch of another copy contradicts."""
-    last = find_believed_last(bare)
-    if not stating.epochs or last is None or last.leader_epoch < 0 or bare_end < bare.end:
+    last = find_believed_last(bare) if bare_end >= bare.end else next(walk_backward(bare, bare_end), None)
+    if not stating.epochs or last is None or last.leader_epoch < 0:
         return None
     lines = find_believed_lines(stating)
     line = next(((epoch, start) for epoch, start in lines if epoch > last.leader_epoch), None)

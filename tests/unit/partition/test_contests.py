@@ -105,6 +105,49 @@ def test_a_follower_with_another_batch_of_the_same_leader(order: Sequence[str], 
 
 
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("loss", ["empty", "gone", "damaged"])
+def test_a_follower_with_the_line_of_what_was_lost(loss: str, order: Sequence[str], tmp_path: Path) -> None:
+    """Both note epoch 3 at 1. Or the damaged batch has the header of the sound one."""
+    led = (1, 1, 3, "led")
+    lost = {"empty": {1: b""}, "gone": {}, "damaged": {1: join(led)[:-1] + bytes([join(led)[-1] ^ 1])}}[loss]
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: join(COMMON), **lost, 2: join(LAST)}, [(2, 0), (3, 1), (5, 2)]),
+        "B": write_replica(tmp_path / "B", {0: join(COMMON, led)}, [(2, 0), (3, 1)]),
+        "C": write_stale(tmp_path / "C"),
+    }
+    if loss == "damaged":
+        (tmp_path / "B" / "t-0" / "leader-epoch-checkpoint").unlink()
+    assert read([paths[name] for name in order]) == [b"all0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_replaced_leader_that_the_third_copy_has_not_followed(order: Sequence[str], tmp_path: Path) -> None:
+    """Retention took what the others differ in. A batch of epoch 4 lies before none of epoch 2."""
+    paths = {
+        "A": write_replica(tmp_path / "A", {1: join(LED, LAST)}, [(2, 1), (5, 2)]),
+        "B": write_replica(tmp_path / "B", {0: join((0, 0, 1, "old"))}, [(1, 0)]),
+        "C": write_replica(tmp_path / "C", {0: join((0, 0, 4, "stale"))}, [(4, 0)]),
+    }
+    assert read([paths[name] for name in order]) == [b"old0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_line_stands_against_what_is_left_of_a_copy(loss: str, turn: int, tmp_path: Path) -> None:
+    """The last batch of the stale copy is of a later epoch than the line, and is not read. The one before is not."""
+    lost = {1: b""} if loss == "empty" else {}
+    lines = [(1, 0), (3, 1), (6, 2)]
+    common = (0, 0, 1, "all")
+    leader = write_replica(tmp_path / "A", {0: join(common), **lost, 2: join((2, 2, 6, "led"))}, lines)
+    stale = [common, (1, 1, 2, "stale"), (2, 2, 4, "stale")]
+    paths = [leader, write_replica(tmp_path / "B", {0: join(*stale)}, [(1, 0), (2, 1), (4, 2)])][::turn]
+    with pytest.raises(DataLossError, match="1 to 1"):
+        read(paths)
+    rows = kafkaseg.scan(paths, ["value"], failOnDataLoss="false").read_all()["value"].to_pylist()
+    assert rows == [b"all0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_replaced_leader_whose_batch_is_damaged(order: Sequence[str], tmp_path: Path) -> None:
     """Its line stands against the follower, which shares what lies behind with the copy that counts."""
     behind, stale = (2, 2, 2, "led"), join(STALE)
