@@ -53,7 +53,7 @@ def agree_at_their_end(one: CopyView, other: CopyView) -> bool:
     epochs show no more than this. Two batches with other bytes are the same one only by an epoch that is not in doubt.
     """
     if one.last_epoch.is_noted or other.last_epoch.is_noted:
-        return False  # batches are looked at as they are here
+        return False  # below, batches count with the epochs that they state
     low, high = (one, other) if one.end <= other.end else (other, one)
     batch = low.batch_at(low.end - 1)
     if batch is None or batch.base_offset >= low.end:
@@ -275,8 +275,7 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines. So it may
     be if another copy has the same batch with another epoch. It comes with the least epoch that is possible then: the
     one of the last line, or the next one if that one gave the offset to another batch, or the one of the batch before
-    if that is later, or the earliest
-    one that copies state for it.
+    if that is later, or the earliest one that copies state for it.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """

@@ -30,6 +30,7 @@ def refuse_contests(
         for above, counting in enumerate(copies):
             if offset >= ends[above] or _find_batch(counting, offset) is not None:
                 continue
+            # the copy that lost may be the right one: it shares what lies behind with one that counts more
             if named[above] > named[fence.winner] and _agree_there(counting, loser, offset, loser.end):
                 raise PathError(explain_contest(loser, copies[fence.winner], counting, offset))
             if not rivals or any(named[at] >= named[above] for at in rivals):

@@ -55,7 +55,7 @@ class Tail:
 class LastEpoch:
     """What is believed of the leader epoch of a copy's last batch. No CRC covers it (`last_epochs.py`).
 
-    is_disputed: whether another copy has that batch with another epoch.
+    is_disputed: whether another copy has that batch with another epoch, and that one may be right.
     possible: the epochs that copies state for it, and that may be right, if they state several. One is right.
     is_stated: whether it is the one that the batch states, though the copy's `leader-epoch-checkpoint` lacks it.
     is_later: whether it is later than all lines of that checkpoint.

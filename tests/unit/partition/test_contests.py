@@ -122,7 +122,7 @@ def test_a_follower_with_the_line_of_what_was_lost(loss: str, order: Sequence[st
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_replaced_leader_that_the_third_copy_has_not_followed(order: Sequence[str], tmp_path: Path) -> None:
-    """Retention took what the others differ in. A batch of epoch 4 lies before none of epoch 2."""
+    """Retention took what the others differ in. No log has a batch of epoch 4 before one of epoch 2."""
     paths = {
         "A": write_replica(tmp_path / "A", {1: join(LED, LAST)}, [(2, 1), (5, 2)]),
         "B": write_replica(tmp_path / "B", {0: join((0, 0, 1, "old"))}, [(1, 0)]),
