@@ -17,9 +17,10 @@ The following may be harmless, and so is never an error:
 - Such an index file between segments of a compacted log. Its records may be in the segment before, or compaction may
   have removed them.
 - An index file without entries after the end of the log. Its segment may have been empty.
-- A high watermark, a recovery point or a `.snapshot` beyond the end of the files. The log is a copy from a running
-  broker, or of a machine that lost its power. Kafka writes a `.snapshot` when it rolls and when it stops, at the end of
-  the log at that time.
+- A high watermark, a recovery point, a `.snapshot` or the start of a leader epoch beyond the end of the files. The log
+  is a copy from a running broker, or of a machine that lost its power. Kafka writes a `.snapshot` when it rolls and when
+  it stops, at the end of the log at that time. A broker notes a leader epoch at the end of the log. Of several copies,
+  `histories.py` compares what they note.
 - A log start below the first segment. While its broker runs, a checkpoint is at most a minute old. Or the missing
   records are in tiered storage (LogManager.checkpointLogStartOffsetsInDir).
 - A partition in the high watermarks of a log directory that has no directory there. The copy does not include it.
@@ -42,6 +43,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.indexes import find_last_offset
+from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.listing import list_beside
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
@@ -87,9 +89,11 @@ def notice(
 def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
     """Returns evidence of offsets between the end of the files and the offset that the log once reached.
 
-    None if there are none, or if a broker is writing to the log.
+    None if there are none, or if a broker is writing to the log. Raises StorageError.
     """
     reach = log.reach
+    if (reach is None or reach.offset <= end) and not log.copies and log.is_whole:
+        reach = _find_last_epoch(log)
     if reach is None or reach.offset <= end:
         return None
     _wait_after(reach.seen)
@@ -98,6 +102,16 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
     if reach.is_snapshot and list_beside(reach.directory, log.storage).snapshot < reach.offset:
         return None  # its offsets were truncated after a change of leader
     return Evidence(OffsetRange(end, reach.offset), reach.what, _IN_A_COPY)
+
+
+def _find_last_epoch(log: PartitionLog) -> Reach | None:
+    """Returns where the last leader epoch began, by the checkpoint beside a log. None if it has none."""
+    epochs, _ = read_epochs(log.directory, log.storage)
+    if not epochs:
+        return None
+    epoch, start = epochs[-1]
+    path = join_path(log.directory, kafka_format.LEADER_EPOCH_CHECKPOINT)
+    return Reach(start, f"leader epoch {epoch} began at {start} by {path!r}", log.directory, time.monotonic())
 
 
 def _has_gone_on(log: PartitionLog) -> bool:

@@ -241,7 +241,7 @@ class Selector:
 
     def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
         """Warns if the log once had offsets after `end`, where its files end. None: the end is not known."""
-        evidence = None if end is None else beyond_end(log, end)
+        evidence = None if end is None or end >= wanted.end else beyond_end(log, end)
         self._note_missing(log, () if evidence is None else (evidence,), wanted)
 
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:

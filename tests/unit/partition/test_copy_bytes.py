@@ -31,3 +31,12 @@ def test_a_batch_beyond_its_segment_is_at_no_place(tmp_path: Path) -> None:
     copy = available_copies(options.source, options.policy)[0]
     sound, all_of_it = len(encode_batches("[0-4 e0]")), len(encode_batches("[0-4 e0] [5-9 e0]"))
     assert bytes_between(copy, OffsetRange(0, 8)) == (sound, all_of_it)
+
+
+def test_a_batch_of_other_offsets_before_the_first_one_counts_nowhere(tmp_path: Path) -> None:
+    """It lies before the bytes of these offsets, not between them."""
+    paths = write_copies(tmp_path, {0: "[0-4 e0] [20-29 e0] [5-9 e0] [10-12 e0]"}, {0: "[0-4 e0]", 5: "[5-12 e0]"})
+    options, _ = parse_options({"path": json.dumps(paths)})
+    copy = available_copies(options.source, options.policy)[0]
+    copy.survey(copy.log.segments[0])
+    assert bytes_between(copy, OffsetRange(5, 10))[0] == len(encode_batches("[5-9 e0]"))

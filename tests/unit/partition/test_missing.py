@@ -31,6 +31,7 @@ from tests.support.rows import FIXTURES, LOG_DIRECTORIES, ORDERS, offsets
 HIGH_WATERMARK = "replication-offset-checkpoint"
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 
 def segment(base: int) -> Segment:
@@ -270,6 +271,25 @@ def test_a_checkpoint_beyond_the_end(name: str, what: str, folder: Path) -> None
     assert "no file holds the offsets 0 to 17080" in warnings(folder)[0]
 
 
+def test_a_leader_epoch_beyond_the_end(folder: Path) -> None:
+    """A broker notes a leader epoch at the end of its log. So the log once reached that offset."""
+    checkpoint(folder, LEADER_EPOCHS, "1 0", "4 40")
+    assert warnings(folder) == ()
+    checkpoint(folder, LEADER_EPOCHS, "1 0", "4 40", "6 47")
+    said = (
+        f"leader epoch 6 began at 47 by '{folder / LEADER_EPOCHS}': no file holds the offsets 40 to 46 of partition"
+        " orders-0; harmless in a copy that was taken while the broker ran, or of a machine that lost its power"
+    )
+    assert warnings(folder) == (said,)
+    assert offsets(folder) == list(range(40))
+    assert warnings(folder, **between(0, 40)) == ()
+    verified = run("verify", str(folder))
+    assert verified.exit_code == 0 and "leader epoch 6 began at 47" in " ".join(verified.output.split())
+    assert "40 to 46" in " ".join(run("ls", str(folder)).output.split())
+    checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 45")
+    assert "no file holds the offsets 40 to 44" in warnings(folder)[0]
+
+
 def test_a_snapshot_beyond_the_end(folder: Path) -> None:
     """A clean stop writes one exactly at the end, and a roll at each base; one beyond says that the log
     went further."""
@@ -422,6 +442,20 @@ def test_a_log_that_grows(rolls: bool, folder: Path) -> None:
         checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 50")
 
     assert plan_in(Changing(folder, 2, append), folder).warnings == ()
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_log_that_grows_in_a_new_leader_epoch(rolls: bool, folder: Path) -> None:
+    """So is a leader epoch that began behind what the listing shows."""
+    checkpoint(folder, LEADER_EPOCHS, "1 0", "6 41")
+    more = segment(40).log
+
+    def append() -> None:
+        with file(folder, 40 if rolls else 30).open("ab") as out:
+            out.write(more)
+
+    assert "began at 41" in warnings(folder)[0]
+    assert plan_in(Changing(folder, 1, append), folder).warnings == ()
 
 
 def test_a_replica_that_has_it(folder: Path) -> None:
