@@ -12,7 +12,7 @@ from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import DIFFERENT, compare_batches, relate_places, walk_backward
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.fences import Fence, explain_contest
-from kafka_segment_source.partition.last_epochs import find_believed_lines
+from kafka_segment_source.partition.last_epochs import find_common_lines
 from kafka_segment_source.partition.twins import has_damaged_twin
 
 
@@ -59,9 +59,8 @@ def _agree_there(counting: CopyView, copy: CopyView, offset: int, end: int) -> b
 
     end: the offset up to which `copy` is used.
     """
-    lines = {*find_believed_lines(counting)} & {*find_believed_lines(copy)}
     agreed = compare_batches(counting, counting.end, copy, end).agreed
-    if (agreed or 0) > offset or any(start >= offset for _, start in lines):
+    if (agreed or 0) > offset or any(start >= offset for _, start in find_common_lines(counting, copy)):
         return True
     held = _find_batch(copy, offset)
     if held is not None and has_damaged_twin(counting, held):

@@ -78,6 +78,7 @@ from kafka_segment_source.partition.fences import (
 from kafka_segment_source.partition.last_epochs import (
     find_believed_last,
     find_believed_lines,
+    find_common_lines,
     has_later_twin,
     may_lack_epoch,
     note_last_epoch,
@@ -209,8 +210,8 @@ def _find_stated_start(winner: CopyView, divergence: _Divergence) -> int:
 def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence) -> int:
     """Returns the offset up to which both are of one history, where damage or a lost segment hides their common
     batches. 0 if nothing more proves it."""
-    lines = {*find_believed_lines(winner)} & {*find_believed_lines(loser)}
-    shared = min(max((start for _, start in lines), default=0), divergence.first)
+    starts = (start for _, start in find_common_lines(loser, winner))
+    shared = min(max(starts, default=0), divergence.first)
     for batch in walk_backward(loser, divergence.first):
         if batch.last_offset < max(shared, divergence.agreed):
             break

@@ -122,6 +122,11 @@ def find_believed_lines(copy: CopyView) -> Epochs:
     return copy.epochs
 
 
+def find_common_lines(one: CopyView, other: CopyView) -> frozenset[tuple[int, int]]:
+    """Returns the lines that the checkpoints of both copies have: leader epochs, and the offsets where they begin."""
+    return frozenset(find_believed_lines(one)) & frozenset(find_believed_lines(other))
+
+
 def find_before_last(copy: CopyView) -> BatchHeader | None:
     """Finds the batch before the last one of a copy. None if its neighbours bear none out."""
     last = copy.last_batch

@@ -18,9 +18,9 @@ The following may be harmless, and so is never an error:
   have removed them.
 - An index file without entries after the end of the log. Its segment may have been empty.
 - A high watermark, a recovery point, a `.snapshot` or the start of a leader epoch beyond the end of the files. The log
-  is a copy from a running broker, or of a machine that lost its power. Kafka writes a `.snapshot` when it rolls and when
-  it stops, at the end of the log at that time. A broker notes a leader epoch at the end of the log. Of several copies,
-  `histories.py` compares what they note.
+  is a copy from a running broker, or of a machine that lost its power. Kafka writes a `.snapshot` when it rolls and
+  when it stops, at the end of the log at that time. A broker notes a leader epoch at the end of the log. Of several
+  copies, `histories.py` compares what they note.
 - A log start below the first segment. While its broker runs, a checkpoint is at most a minute old. Or the missing
   records are in tiered storage (LogManager.checkpointLogStartOffsetsInDir).
 - A partition in the high watermarks of a log directory that has no directory there. The copy does not include it.

@@ -363,6 +363,12 @@ class Case:
             if other.batch != held.batch
         )
 
+    def has_later_stale(self) -> bool:
+        """Whether a stale replica names an epoch as late as those of all others: damage and an older epoch file hide
+        that of the leader."""
+        named = [replica.named() for replica in self.replicas if not self.is_stale(replica)]
+        return any(replica.named() >= max(named, default=-1) for replica in self.undecided())
+
     def is_bent(self) -> bool:
         """Whether the leader epoch of a batch has a flipped bit."""
         return any(held.epoch is not None for replica in self.replicas for held in replica.held)

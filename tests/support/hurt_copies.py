@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from random import Random
 from typing import Literal
 
@@ -506,6 +506,29 @@ def has_one_offset_wrong_twice(made: Case) -> bool:
     """Whether the same batch has a wrong offset in two copies: each may bear out the other."""
     moved = [note for note in made.notes if note.startswith("moved ")]
     return len(set(moved)) < len(moved)
+
+
+def is_contested(made: Case) -> bool:
+    """Whether two copies have batches of different epochs at an offset where a third one, with a later epoch, has no
+    whole batch, and it shares no batch behind with one of them (docs/damage.md, "Where an error says more than is
+    lost")."""
+    sound = [
+        [held.batch for file in copy.files for held in file.batches if held.whole]
+        for copy in made.copies
+        if copy.link_to is None
+    ]
+    for one, other, counting in permutations(sound, 3):
+        if max([-1, *(batch.epoch for batch in one + other)]) >= max([-1, *(batch.epoch for batch in counting)]):
+            continue
+        for mine, theirs in product(one, other):
+            offset = max(mine.base, theirs.base)
+            if mine.epoch == theirs.epoch or offset > min(mine.last, theirs.last):
+                continue
+            behind = {(batch.base, batch.epoch) for batch in counting if batch.last >= offset}
+            common = behind & {(batch.base, batch.epoch) for batch in one + other}
+            if not common and not any(batch.base <= offset <= batch.last for batch in counting):
+                return True
+    return False
 
 
 def _flip_epoch(random: Random, file: File, at: int) -> int:
