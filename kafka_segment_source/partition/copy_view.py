@@ -39,6 +39,7 @@ _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a bro
 class CopyView:
     """Reads the files of one copy.
 
+    has_compacted_topic: whether a copy of its partition is marked as compacted.
     has_lost: whether another copy's history counts, so that this one is used up to an offset at most. Compaction may
         then have removed records in favour of some that do not count: what is gone from it proves nothing.
     has_misplaced_end: whether its last batch states wrong offsets. So nothing from its end on is known of it.
@@ -50,6 +51,7 @@ class CopyView:
 
     def __init__(self, log: PartitionLog, policy: Policy) -> None:
         self.log = log
+        self.has_compacted_topic = log.compacted
         self.has_lost = False
         self.has_misplaced_end = False
         self.has_proven_end = False

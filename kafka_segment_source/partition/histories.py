@@ -112,6 +112,7 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     decides that its checkpoint may lack, or contradicts.
     """
     for copy in copies:
+        copy.has_compacted_topic = any(other.log.compacted for other in copies)
         note_last_epoch(copy, copies)
     fences = _find_fences(copies)
     for at, copy in enumerate(copies):
@@ -186,7 +187,7 @@ def _find_fence(
     winner, parting = min(losses, key=lambda loss: loss[1].first)
     proven = [divergence.agreed for _, divergence in losses if divergence.is_proven]
     agreed = [*proven] or [divergence.agreed for _, divergence in losses]
-    if not any(copy.log.compacted for copy in copies):
+    if not copies[loser].has_compacted_topic:
         agreed += [_find_stated_start(copies[other], divergence) for other, divergence in losses]
     shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
     end = min(parting.first, max(*agreed, shared))
@@ -309,7 +310,7 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
 def _find_unnoted_batches(one: CopyView, one_end: int, other: CopyView, other_end: int, start: int) -> Iterator[_Line]:
     """Yields from where on the last batches of either copy are of an epoch that the other copy's checkpoint does not
     have between two lines. The epochs are those of the first copy and of the second one."""
-    if one.log.compacted or other.log.compacted:
+    if one.has_compacted_topic:
         return
     for stating, its_end, bare, bare_end in ((one, one_end, other, other_end), (other, other_end, one, one_end)):
         line = _find_unnoted_batch(stating, its_end, bare, bare_end, start)
@@ -330,6 +331,9 @@ def _find_unnoted_batch(stating: CopyView, its_end: int, bare: CopyView, bare_en
             break
         if found is None and not _is_borne_out(stating, its_end, line):
             break
+        beside = stating.batch_at(batch.base_offset)
+        if beside is not None and beside.base_offset > batch.base_offset:
+            return None  # compaction alone leaves a gap between two whole batches of one file
         found = batch.base_offset, (batch.leader_epoch, epoch_at(lines, batch.base_offset))
     return found
 

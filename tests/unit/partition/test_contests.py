@@ -280,6 +280,22 @@ def test_an_epoch_that_compaction_took_from_the_other_checkpoint(turn: int, tmp_
 
 
 @pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_that_compaction_took_as_a_third_copy_shows(turn: int, tmp_path: Path) -> None:
+    """One marked copy says that the topic is compacted."""
+    paths = [write_leader(tmp_path / "A", "gone", LINES), write_stale(tmp_path / "B")]
+    paths.append(write_replica(tmp_path / "C", {3: join(LAST)}, LINES[-1:]))
+    (tmp_path / "C" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    assert not any("different histories" in warning for warning in kafkaseg.plan(paths[::turn]).warnings)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_epoch_that_compaction_took_as_the_gap_shows(turn: int, tmp_path: Path) -> None:
+    """No copy is marked. But nothing else leaves a gap between two whole batches of one file."""
+    paths = [write_replica(tmp_path / "A", {0: join(COMMON, LAST)}, LINES), write_stale(tmp_path / "B")]
+    assert not any("different histories" in warning for warning in kafkaseg.plan(paths[::turn]).warnings)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
 def test_a_line_that_no_batch_bears_out(turn: int, tmp_path: Path) -> None:
     """The leader of epoch 5 wrote nothing. A later one may have had what is of epoch 4."""
     bare = write_replica(tmp_path / "A", {0: join(COMMON)}, LINES)
