@@ -2044,6 +2044,11 @@ LOOSENED = [
         "partition/contests.py",
         "tests/unit/partition/test_contests.py",
         (
+            "contests: a batch behind damage is there",
+            "batch = copy.batch_at(offset) or next(walk_backward(copy, offset + 1), None)",
+            "batch = copy.batch_at(offset)",
+        ),
+        (
             "contests: where the copy that counts has nothing, nothing decides between two others",
             "if (agreed or 0) > offset or any(start >= offset for _, start in find_common_lines(counting, copy)):",
             "if True:",

@@ -74,5 +74,6 @@ def _agree_there(counting: CopyView, copy: CopyView, offset: int, end: int) -> b
 
 
 def _find_batch(copy: CopyView, offset: int) -> BatchHeader | None:
-    batch = copy.batch_at(offset)
-    return batch if batch is not None and batch.base_offset <= offset else None
+    """Finds the batch of a copy that holds an offset, also behind damage."""
+    batch = copy.batch_at(offset) or next(walk_backward(copy, offset + 1), None)
+    return batch if batch is not None and batch.base_offset <= offset <= batch.last_offset else None

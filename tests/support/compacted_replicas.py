@@ -408,7 +408,8 @@ def lacks_its_last_epoch(replica: Replica) -> bool:
 def contradicts_its_lines(replica: Replica) -> bool:
     """Whether the last batch of a replica states an earlier epoch than its epoch file has there."""
     last = replica.held[-1]
-    return replica.has_lines and 0 <= last.stated < replica.noted_at(last.batch.base)
+    base = last.batch.base if last.moved_to is None else last.moved_to
+    return replica.has_lines and 0 <= last.stated < replica.noted_at(base)
 
 
 def shows_epoch(replica: Replica, other: Replica) -> bool:

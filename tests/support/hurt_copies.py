@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from random import Random
 from typing import Literal
 
@@ -506,6 +506,16 @@ def has_one_offset_wrong_twice(made: Case) -> bool:
     """Whether the same batch has a wrong offset in two copies: each may bear out the other."""
     moved = [note for note in made.notes if note.startswith("moved ")]
     return len(set(moved)) < len(moved)
+
+
+def has_equal_twins(made: Case) -> bool:
+    """Whether two leaders wrote the same bytes at one offset, but for the epoch: no CRC covers it."""
+    files = [file for copy in made.copies for file in copy.unhurt or copy.files]
+    written = {held.batch for file in files for held in file.batches}
+    return any(
+        one.base == other.base and one.epoch != other.epoch and one.data[16:] == other.data[16:]
+        for one, other in combinations(written, 2)
+    )
 
 
 def is_contested(made: Case) -> bool:

@@ -64,6 +64,21 @@ def test_a_follower_that_shares_what_lies_behind(loss: str, order: Sequence[str]
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_a_follower_that_is_damaged_before(order: Sequence[str], tmp_path: Path) -> None:
+    """What lies behind damage is read too."""
+    common, led, last = [(offset, offset, 2, "all") for offset in range(3)], (3, 3, 2, "led"), (4, 4, 5, "led")
+    damaged = bytearray(join(*common, led, last))
+    damaged[len(join(common[0])) + 9] ^= 1  # of the length
+    lines = [(2, 0), (5, 4)]
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: join(*common), 4: join(last)}, lines),
+        "B": write_replica(tmp_path / "B", {0: bytes(damaged)}, lines[:1]),
+        "C": write_replica(tmp_path / "C", {0: join(*common, (3, 3, 4, "stale"))}, [(2, 0), (4, 3)]),
+    }
+    assert read([paths[name] for name in order]) == [b"all0", b"all0", b"all0", b"led0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("shown", ["batch", "line"])
 def test_a_follower_that_shares_an_epoch_behind(shown: str, order: Sequence[str], tmp_path: Path) -> None:
     """Both have the batch of epoch 7, or note epoch 5 at one offset. So they are of one history below it."""
