@@ -46,6 +46,7 @@ from tests.support.waiting import without_pauses
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
 FAILED_ONCE = [
+    2600013965,  # a contest beside a follower that shares what lies behind, and is damaged before
     2100000768,  # a wrong epoch in one of two stale copies that have the same last batch
     2100001960,  # a log that begins behind what two others differ in, and the batch behind is damaged in one of them
     686,  # a last batch with a wrong offset, in a directory that is read under two names

@@ -269,12 +269,20 @@ class Case:
     def can_tell(self, offset: int) -> bool:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
         after it and those that end before it, not where all of them are damaged or a file has lost all its bytes, and
-        not in a last batch whose wrong offsets lie beyond all copies."""
+        not in a last batch whose wrong offsets lie beyond all copies, and not where none of them shows that a stale one
+        parts from them there or before."""
         end = max(replica.end for replica in self.replicas)
         if offset >= end and any((held.moved_to or 0) >= end for replica in self.replicas for held in replica.held):
             return False
         valid = [each for each in self.replicas if not self.is_stale(each)]
+        holders = [each for each in self.replicas if self.is_stale(each) and offset >= self.shared_end(each)]
         covering = [each for each in valid if each.start <= offset < each.end]
+        if (
+            covering
+            and any(has_row(each, offset) for each in holders)
+            and not any(shows_parting(other, self.shared_end(each), offset) for each in holders for other in covering)
+        ):
+            return False
         hiding = [each for each in covering if each.is_emptied_at(offset) or each.is_damaged_at(offset)]
         return len(covering) > len(hiding) or offset >= max(each.end for each in valid)
 
@@ -455,6 +463,19 @@ def agree_behind(one: Replica, other: Replica, offset: int) -> bool:
     epochs = [{held.batch.epoch for held in each.sound() if held.batch.last >= offset} for each in (one, other)]
     lines = [{*each.lines.items()} if each.has_lines else set() for each in (one, other)]
     return bool(epochs[0] & epochs[1]) or any(start > offset for _, start in lines[0] & lines[1])
+
+
+def has_row(replica: Replica, offset: int) -> bool:
+    return any(offset in held.kept for held in replica.sound())
+
+
+def shows_parting(replica: Replica, start: int, offset: int) -> bool:
+    """Whether a replica has a whole batch, or a line of its epoch file, that begins from `start` to `offset`, or an
+    epoch file that lacks none of its epochs. Another replica has another history from `start` on."""
+    if replica.has_lines and max(replica.lines, default=-1) >= replica.named():
+        return True
+    bases = [held.batch.base for held in replica.sound()]
+    return any(start <= base <= offset for base in [*bases, *(replica.lines.values() if replica.has_lines else ())])
 
 
 def find_shared_end(one: Replica, other: Replica) -> int:

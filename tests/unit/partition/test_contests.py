@@ -65,7 +65,7 @@ def test_a_follower_that_shares_what_lies_behind(loss: str, order: Sequence[str]
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_follower_that_is_damaged_before(order: Sequence[str], tmp_path: Path) -> None:
-    """What lies behind damage is read too."""
+    """What lies behind damage is read too. It shows that the other follower is right."""
     common, led, last = [(offset, offset, 2, "all") for offset in range(3)], (3, 3, 2, "led"), (4, 4, 5, "led")
     damaged = bytearray(join(*common, led, last))
     damaged[len(join(common[0])) + 9] ^= 1  # of the length
@@ -75,7 +75,8 @@ def test_a_follower_that_is_damaged_before(order: Sequence[str], tmp_path: Path)
         "B": write_replica(tmp_path / "B", {0: bytes(damaged)}, lines[:1]),
         "C": write_replica(tmp_path / "C", {0: join(*common, (3, 3, 4, "stale"))}, [(2, 0), (4, 3)]),
     }
-    assert read([paths[name] for name in order]) == [b"all0", b"all0", b"all0", b"led0", b"led0"]
+    short = write_replica(tmp_path / "D", {0: join(*common, led)}, lines[:1])
+    assert read([short, *(paths[name] for name in order)]) == [b"all0", b"all0", b"all0", b"led0", b"led0"]
 
 
 @pytest.mark.parametrize("order", ORDERS)
