@@ -2416,11 +2416,6 @@ LOOSENED = [
             "holding = min(sound_holding, SECOND) if own.copy.has_lost else sound_holding",
             "holding = sound_holding",
         ),
-        (
-            "copies: a gap before a last batch, whose offset nothing proves, takes nothing from other copies",
-            "end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)",
-            "end, gap = copy.tail.end, OffsetRange(copy.tail.end, copy.tail.end)",
-        ),
     ),
     *_of(
         "reading/mending.py",

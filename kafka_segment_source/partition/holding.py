@@ -136,19 +136,14 @@ def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[Liste
 
 
 def _rate_before_end(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Sequence[_Rated]:
-    """Returns the offsets of a last segment, and how well they are held: UNKNOWN in an unproven gap.
+    """Returns the offsets of a last segment, and how well they are held.
 
     Only where another copy lacks an equal segment it matters where the first batch begins.
     """
-    end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)
-    first = min(_find_first_offset(copy, segment), gap.start) if differing else segment.base_offset
-    holding = _rate_density(copy, segment, end, differing, start=gap.end if first == gap.start else first)
-    return (
-        (OffsetRange(segment.base_offset, first), VOID),
-        (OffsetRange(first, gap.start), holding),
-        (gap, UNKNOWN),
-        (OffsetRange(gap.end, end), holding),
-    )
+    end = copy.tail.end
+    first = min(_find_first_offset(copy, segment), end) if differing else segment.base_offset
+    holding = _rate_density(copy, segment, end, differing, start=first)
+    return (OffsetRange(segment.base_offset, first), VOID), (OffsetRange(first, end), holding)
 
 
 class ListedCopy:

@@ -40,7 +40,7 @@ from itertools import groupby
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.errors import FileChangedError, StorageError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.leader_epochs import read_epochs
@@ -89,7 +89,7 @@ def notice(
 def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
     """Returns evidence of offsets between the end of the files and the offset that the log once reached.
 
-    None if there are none, or if a broker is writing to the log. Raises StorageError.
+    None if there are none, or if a broker is writing to the log.
     """
     reach = log.reach
     if (reach is None or reach.offset <= end) and not log.copies and log.is_whole:
@@ -105,8 +105,12 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
 
 
 def _find_last_epoch(log: PartitionLog) -> Reach | None:
-    """Returns where the last leader epoch began, by the checkpoint beside a log. None if it has none."""
-    epochs, _ = read_epochs(log.directory, log.storage)
+    """Returns where the last leader epoch began, by the checkpoint beside a log. None if it has none, or if the storage
+    does not give it: no row depends on it."""
+    try:
+        epochs, _ = read_epochs(log.directory, log.storage)
+    except StorageError:
+        return None
     if not epochs:
         return None
     epoch, start = epochs[-1]

@@ -91,6 +91,7 @@ JUDGED: dict[str, str] = {
     "partition.chain:merge_replicas.merge: FileChangedError": "the partition is listed again; raised after too many tries",
     "partition.chain:_read_both: StorageError": "it comes again when the fact is asked for",
     "partition.copy_view:CopyView.rows_in: DataError": "the caller compares what can be decoded, and reading reports the damage",
+    "partition.missing:_find_last_epoch: StorageError": "one piece of evidence is not known, and no row depends on it",
     "partition.survey:_rate_rest: DataLossError": "how well the copy holds the rest is not known, so another one goes first",
     "planning.plan:_begins_compressed: KafkaSegmentError": "one thread reads, and raises it",
     "planning.planner:_cut_each.cut_one: FileChangedError": "the split stays whole, with a warning",
