@@ -938,8 +938,8 @@ LOOSENED = [
         ),
         (
             "chain: nor does it in a last file",
-            "_rate_density(copy, segment, end, differing, start=gap.end if first == gap.start else first)",
-            "_rate_density(copy, segment, end, differing)",
+            "holding = _rate_density(copy, segment, end, differing, start=first)",
+            "holding = _rate_density(copy, segment, end, differing)",
         ),
     ),
     *_of(
@@ -1646,12 +1646,12 @@ LOOSENED = [
         _WRONG_OFFSETS,
         (
             "holding: a segment holds nothing below its first batch, whatever its name says",
-            "first = min(_find_first_offset(copy, segment), end)",
-            "first = segment.base_offset",
+            "first = min(_find_first_offset(copy, segment), end)\n",
+            "first = segment.base_offset\n",
         ),
         (
             "holding: a last segment holds nothing below its first batch, whatever its name says",
-            "first = min(_find_first_offset(copy, segment), gap.start) if differing else segment.base_offset",
+            "first = min(_find_first_offset(copy, segment), end) if differing else segment.base_offset",
             "first = segment.base_offset",
         ),
         (
