@@ -1973,6 +1973,16 @@ LOOSENED = [
             "if False:",
         ),
         (
+            "contests: where no batch proves that copies agree, the one that begins first answers alone",
+            "max(proven) if proven else min(divergence.agreed for _, divergence in losses)]",
+            "max(proven) if proven else max(divergence.agreed for _, divergence in losses)]",
+        ),
+        (
+            "contests: retention moves the first line to the log start",
+            "if start <= winner.start:",
+            "if False:",
+        ),
+        (
             "contests: a batch bears the later line out",
             "if found is None and not _is_borne_out(stating, its_end, line):",
             "if False:",

@@ -186,7 +186,8 @@ def _find_fence(
         return None
     winner, parting = min(losses, key=lambda loss: loss[1].first)
     proven = [divergence.agreed for _, divergence in losses if divergence.is_proven]
-    agreed = [*proven] or [divergence.agreed for _, divergence in losses]
+    # where no batch proves it, the copy that begins first answers alone from there on
+    agreed = [max(proven) if proven else min(divergence.agreed for _, divergence in losses)]
     if not copies[loser].has_compacted_topic:
         agreed += [_find_stated_start(copies[other], divergence) for other, divergence in losses]
     shared = max(_find_shared_end(copies[loser], copies[other], divergence) for other, divergence in losses)
@@ -199,9 +200,12 @@ def _find_stated_start(winner: CopyView, divergence: _Divergence) -> int:
     """Returns the offset at which the winner's checkpoint lets the epochs after the loser's begin. 0 if there is none,
     or if the winner is damaged before it.
 
-    Without compaction, each broker notes the offset of an epoch's first record.
+    Without compaction, each broker notes the offset of an epoch's first record. But retention moves the first line to
+    the log start (Kafka: LeaderEpochFileCache.truncateFromStart).
     """
     start = next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
+    if start <= winner.start:
+        return 0
     before = OffsetRange(divergence.agreed, start)
     surveyed = [] if before.is_empty else map(winner.survey, winner.segments_in(before))
     gaps = (place.gap for survey in surveyed for place in survey.left_out_places())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
 from tests.unit.partition.test_stale_ends import make_batch, read, write_replica
 
 Batch = tuple[int, int, int, str]  # first offset, last one, leader epoch, who wrote it
@@ -326,3 +326,20 @@ def test_a_copy_that_has_had_the_later_leader_too(turn: int, tmp_path: Path) -> 
         write_replica(tmp_path / "B", {0: join(COMMON, STALE)}, [(2, 0), (4, 1), (5, 2)]),
     ]
     assert read(paths[::turn]) == [b"all0", b"stale0", b"led0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_copy_that_begins_behind_what_the_others_differ_in(order: Sequence[str], tmp_path: Path) -> None:
+    """Retention moves the line of its first epoch to where it begins. So the line says nothing of what lies before."""
+    damaged = bytearray(join((0, 0, 2, "all"), (1, 1, 5, "led"), (2, 2, 5, "led")))
+    damaged[len(join(COMMON, (1, 1, 5, "led"))) - 1] ^= 1
+    leader = write_replica(tmp_path / "A", {0: bytes(damaged)}, [])
+    (leader / "t-0" / "leader-epoch-checkpoint").unlink()
+    stale = [(offset, offset, 2, "stale") for offset in (1, 2, 3)]
+    paths = {
+        "A": leader,
+        "B": write_replica(tmp_path / "B", {3: join((3, 3, 5, "led"))}, [(5, 3)]),
+        "C": write_replica(tmp_path / "C", {1: join(*stale)}, [(2, 1)]),
+    }
+    with pytest.raises(CorruptRecordError, match="offsets 1 to 1 whole"):
+        read([paths[name] for name in order])
