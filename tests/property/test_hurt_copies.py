@@ -122,6 +122,8 @@ class Expected:
         ends = [copy.files[-1].batches[-2:] for copy in copies if copy.files]
         hurt_pairs = [pair for pair in ends if len(pair) == 2 and not (pair[0].whole or pair[1].whole)]
         behind = {pair[1].batch.base for pair in hurt_pairs if pair[0].batch.base in held}
+        # a read of some offsets does not meet the damage of a copy without a whole batch, where another one has a gap
+        behind |= {each.batch.base for copy in blank for file in copy.files for each in file.batches}
         self.unnoticed = {
             b.base
             for b in self.unheld
