@@ -229,16 +229,11 @@ def find_lacking(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = Fals
 
 
 def _lacks_records(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = False) -> bool:
-    """Whether a copy may lack a record of these offsets that no known damage explains. A whole batch of as many offsets
-    that lies at a wrong place explains a gap, but no batch that has lost some. knows_old: of `find_lacking`."""
+    """Whether a copy may lack a record of these offsets that no known damage explains. knows_old: of `find_lacking`."""
     for lacking in find_lacking(copy, offsets, knows_old=knows_old):
         around = copy.segments_around(lacking)
         gaps = (place.gap for segment in around for place in copy.left_out_places(segment))
-        strays = (stray.batch for segment in around for stray in copy.all_strays_of(segment))
-        is_damage = any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps)
-        size = lacking.end - lacking.start
-        is_moved = any(batch.last_offset - batch.base_offset + 1 == size for batch in strays)
-        if not is_damage and (not is_moved or copy.has_batches_in(lacking)):
+        if not any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps):
             return True
     return False
 
