@@ -60,6 +60,7 @@ class LastEpoch:
     is_stated: whether it is the one that the batch states, though the copy's `leader-epoch-checkpoint` lacks it.
     is_later: whether it is later than all lines of that checkpoint.
     is_noted: whether it is the one that the checkpoint has there, though the batch states another one.
+    behind: the one that a damaged batch behind it states, if that counts; else UNKNOWN.
     """
 
     is_disputed: bool = False
@@ -67,6 +68,7 @@ class LastEpoch:
     is_stated: bool = False
     is_later: bool = False
     is_noted: bool = False
+    behind: int = UNKNOWN
 
     @property
     def least(self) -> int:

@@ -19,7 +19,7 @@ from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import DataError
 from kafka_segment_source.kafka_format import MAGIC_V2, MAX_OFFSET
-from kafka_segment_source.logdir.leader_epochs import read_epochs
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, read_epochs
 from kafka_segment_source.logdir.offset_proof import limit_of
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
@@ -141,6 +141,13 @@ class CopyView:
         with self.open_view(self.log.segments[-1]) as view:
             header = view.probe.torn(self.tail.position)
         return header if header is not None and header.base_offset == self.tail.end else None
+
+    def find_epoch_behind(self) -> int:
+        """Returns the latest leader epoch that a torn or damaged batch behind the last whole one states, or a whole one
+        at a wrong place there. UNKNOWN if there is none."""
+        header = self.header_behind()
+        batches = [*(stray.batch for stray in self.tail.strays), *([header] if header is not None else [])]
+        return max((batch.leader_epoch for batch in batches if batch.magic == MAGIC_V2), default=UNKNOWN)
 
     def segment_of(self, offset: int) -> Segment | None:
         """Returns the segment that may hold an offset, by names."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafka_segment_source.logdir.leader_epochs import epoch_at
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.partition.copy_view import CopyView
 
 
@@ -60,6 +60,8 @@ def explain_undecided_epoch(
     rival = f"the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}" if copy.epochs else ""
     if copy.last_epoch.is_disputed:
         rival = f"another copy has it with {copy.last_epoch.least}"
+    elif (behind := copy.find_epoch_behind()) > max(last.leader_epoch, *(epoch for epoch, _ in copy.epochs), UNKNOWN):
+        rival = f"damaged bytes behind it state {behind}"
     return (
         f"{_state_difference(one, other, fence.first)}, and nothing says which one counts: the last batch of"
         f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and {rival}: one of the two is older than the other, or"

@@ -123,6 +123,8 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
             others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_noted=True))
         elif has_later_twin(copy):
             others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_disputed=False, is_stated=True))
+        elif (behind := copy.find_epoch_behind()) != UNKNOWN:
+            others = _find_fences_with(copies, copy, replace(copy.last_epoch, behind=behind))
         if _list_ends(fences) != _list_ends(others):
             raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
@@ -149,7 +151,7 @@ def _find_fences(copies: Sequence[CopyView]) -> list[Fence]:
     if not any(pairs):  # all are compared first: whether two conflict does not depend on their order
         return []
     ends = [copy.end for copy in copies]
-    named = [_find_latest_epoch(copy) for copy in copies]
+    named = [find_latest_epoch(copy) for copy in copies]
     fences: dict[int, Fence] = {}
     settled: list[int] = []
     open_copies = set(range(len(copies)))
@@ -162,7 +164,7 @@ def _find_fences(copies: Sequence[CopyView]) -> list[Fence]:
             continue
         fences[loser] = fence
         ends[loser] = min(ends[loser], fence.end)
-        named[loser] = _find_latest_epoch(copies[loser], fence.end)  # what names a later one is not used
+        named[loser] = find_latest_epoch(copies[loser], fence.end)  # what names a later one is not used
     refuse_contests(copies, [*fences.values()], ends, named)
     return [fences[loser] for loser in sorted(fences)]
 
@@ -234,14 +236,15 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     """
     doubts = [explain_old_end(copy) for copy in copies if _has_old_end(copy)]
     for copy in copies:
+        said = []
         for other in copies:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
             if line is None or line[0] >= min(copy.end, other.log.offsets.end) or _is_borne_out(other, other.end, line):
                 continue
             if other.end > line[0] or not other.tail.is_clean or _has_lost_end(other, line[0]):
                 allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
-            doubts.append(explain_doubt(copy, other, *line))
-            break
+            said.append(explain_doubt(copy, other, *line))
+        doubts += said[:1]
     return doubts
 
 
@@ -361,13 +364,15 @@ def _is_borne_out(copy: CopyView, end: int, line: _Line) -> bool:
     return header is not None and header.base_offset >= offset and header.leader_epoch >= epoch
 
 
-def _find_latest_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
+def find_latest_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
     """Returns the latest leader epoch that a copy names below an offset, or UNKNOWN.
 
     Of two last batches whose epochs contradict each other, one is right. So is one of two epochs that copies state for
     a last batch. So it names the earlier one at least.
     """
-    least = max(find_least_epoch(copy, end), copy.last_epoch.least if end > copy.end else UNKNOWN)
+    least = find_least_epoch(copy, end)
+    if end > copy.end:
+        least = max(least, copy.last_epoch.least, copy.last_epoch.behind)
     last = next(walk_backward(copy, end), None)
     lines = [epoch for epoch, start in find_believed_lines(copy) if start < end]
     return max(least, UNKNOWN if last is None else last.leader_epoch, lines[-1] if lines else UNKNOWN)

@@ -238,8 +238,14 @@ def survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
-    surveyed.wrong = find_wrong(read)
-    known: list[OffsetRange] = []  # of damaged batches of the history that counts that another copy has
+    damaged = [
+        (copy, batch)
+        for copy, file in read
+        for extent in file.extents()
+        if (batch := _read_damaged_batch(file, extent)) is not None
+    ]
+    surveyed.wrong = find_wrong(read, damaged)
+    known: list[BatchHeader] = []  # damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
         extents = surveyed_file.extents()
@@ -252,10 +258,11 @@ def survey_copies(
             parts = [extent] if batch is None else _narrow_damage(extent, batch)
             counted = [_leave_out_gone(copy, part, copies) for part in parts]
             if copy.has_lost:
-                same = (extent.offsets.intersect(offsets) for offsets in known if extent.holding == THIN)
-                counted += [replace(extent, offsets=offsets) for offsets in same]
+                same = [one for one in known if extent.holding == THIN and _has_batch(surveyed_file, one)]
+                ranges = (OffsetRange(one.base_offset, one.last_offset + 1) for one in same)
+                counted += [replace(extent, offsets=extent.offsets.intersect(offsets)) for offsets in ranges]
             elif batch is not None:
-                known.append(parts[1].offsets)
+                known.append(batch)
             surveyed.found += [(surveyed_file, part) for part in counted if not _is_behind_end(copy, part)]
         surveyed.found += [(surveyed_file, extent) for extent in _rate_end(copy, surveyed_file, copies)]
     holders = {file.segment.path: copy for copy, file in read}

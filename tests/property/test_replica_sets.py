@@ -121,7 +121,7 @@ def _judge(made: Case, found: list[Row], how: str) -> str:
     """Asserts that rows are right; a stale copy that no file contradicts is taken for a part of the log."""
     offsets = [row[0] for row in found]
     assert offsets == sorted(set(offsets)), f"{how}: rows twice or out of order: {offsets}"
-    if made.undecided() and (made.has_later_stale() or not made.is_contested()):
+    if made.undecided() and (made.has_later_stale() or made.has_silent_leader() or not made.is_contested()):
         return "undecided"
     truth, required = made.rows(), made.required()
     wrong = [row for row in found if truth.get(row[0]) != row and made.can_tell(row[0])]

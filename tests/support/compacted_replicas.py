@@ -371,6 +371,11 @@ class Case:
             if other.batch != held.batch
         )
 
+    def has_silent_leader(self) -> bool:
+        """Whether the last leader wrote nothing. Then a line alone contradicts a stale replica that goes on."""
+        last = max(self.leader.lines, default=-1)
+        return last > max((batch.epoch for batch in self.leader.story), default=-1)
+
     def has_later_stale(self) -> bool:
         """Whether a stale replica names an epoch as late as those of all others: damage and an older epoch file hide
         that of the leader."""
