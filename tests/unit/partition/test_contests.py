@@ -331,10 +331,8 @@ def test_a_copy_that_has_had_the_later_leader_too(turn: int, tmp_path: Path) -> 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_copy_that_begins_behind_what_the_others_differ_in(order: Sequence[str], tmp_path: Path) -> None:
     """Retention moves the line of its first epoch to where it begins. So the line says nothing of what lies before."""
-    damaged = bytearray(join((0, 0, 2, "all"), (1, 1, 5, "led"), (2, 2, 5, "led")))
-    damaged[len(join(COMMON, (1, 1, 5, "led"))) - 1] ^= 1
-    leader = write_replica(tmp_path / "A", {0: bytes(damaged)}, [])
-    (leader / "t-0" / "leader-epoch-checkpoint").unlink()
+    lost = b"\xff" * len(join((1, 1, 5, "led")))
+    leader = write_unnoted(tmp_path / "A", join(COMMON) + lost + join((2, 2, 5, "led")))
     stale = [(offset, offset, 2, "stale") for offset in (1, 2, 3)]
     paths = {
         "A": leader,
@@ -342,4 +340,70 @@ def test_a_copy_that_begins_behind_what_the_others_differ_in(order: Sequence[str
         "C": write_replica(tmp_path / "C", {1: join(*stale)}, [(2, 1)]),
     }
     with pytest.raises(CorruptRecordError, match="offsets 1 to 1 whole"):
+        read([paths[name] for name in order])
+
+
+def hurt(*batches: Batch, at: int) -> bytes:
+    """Joins batches, of which the one at a number is damaged."""
+    data = bytearray(join(*batches))
+    data[len(join(*batches[: at + 1])) - 1] ^= 1
+    return bytes(data)
+
+
+def write_unnoted(root: Path, data: bytes) -> Path:
+    """Writes a copy without a checkpoint."""
+    path = write_replica(root, {0: data}, [])
+    (path / "t-0" / "leader-epoch-checkpoint").unlink()
+    return path
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("is_torn", [True, False])
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_damaged_last_batch_that_names_the_latest_leader(
+    is_noted: bool, is_torn: bool, turn: int, tmp_path: Path
+) -> None:
+    """No CRC covers its epoch, and no line bears it out. So nothing says which copy counts."""
+    batches = [COMMON, LED, (2, 2, 5, "last")]
+    data = join(*batches)[:-9] if is_torn else hurt(*batches, at=2)
+    paths = [write_unnoted(tmp_path / "A", data), write_unnoted(tmp_path / "B", join(COMMON, STALE))]
+    if is_noted:
+        (tmp_path / "A" / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n2 0\n")
+    with pytest.raises(PathError, match="and damaged bytes behind it state 5"):
+        read(paths[::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("stale", [[(1, 2, 2, "stale")], [(1, 1, 2, "old"), (2, 2, 2, "stale")]])
+def test_a_damaged_batch_that_names_a_later_leader(stale: list[Batch], turn: int, tmp_path: Path) -> None:
+    """What an earlier leader wrote there is no copy of it."""
+    data = hurt(COMMON, (1, 2, 4, "led"), (3, 3, 4, "last"), at=1)
+    paths = [write_unnoted(tmp_path / "A", data), write_unnoted(tmp_path / "B", join(COMMON, *stale))]
+    with pytest.raises(CorruptRecordError, match="offsets 1 to 2 whole"):
+        read(paths[::turn])
+    lenient = {"failOnDataLoss": "false", "mode": "DROPMALFORMED"}
+    rows = kafkaseg.scan(paths[::turn], ["value"], **lenient).read_all()["value"].to_pylist()
+    assert rows == [b"all0", b"last0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_batch_of_an_earlier_leader_than_the_other_copy_names(turn: int, tmp_path: Path) -> None:
+    """That copy has followed a later leader, so it may be the right one."""
+    stale = write_unnoted(tmp_path / "A", hurt(COMMON, (1, 1, 4, "stale"), at=1))
+    leader = write_replica(tmp_path / "B", {0: hurt(COMMON, LED, (2, 2, 5, "last"), at=0)}, LINES)
+    assert read([stale, leader][::turn]) == [b"all0", b"led0", b"last0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_two_copies_with_the_line_of_a_later_leader(order: Sequence[str], tmp_path: Path) -> None:
+    """One of them shows that this leader wrote, whatever the order of the paths is."""
+    lines = [(2, 0), (5, 1)]
+    lost = write_replica(tmp_path / "B", {0: join(COMMON)}, lines)
+    (lost / "t-0" / f"{1:020d}.index").write_bytes((1).to_bytes(4) + (78).to_bytes(4))
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: join(COMMON)}, lines),
+        "B": lost,
+        "C": write_unnoted(tmp_path / "C", join(COMMON, (1, 1, 2, "stale"), (2, 2, 2, "stale"))),
+    }
+    with pytest.raises((PathError, DataLossError)):
         read([paths[name] for name in order])
