@@ -1053,6 +1053,15 @@ LOOSENED = [
     ),
     *_of(
         "reading/mending.py",
+        "tests/unit/partition/test_whole_beside_thinned.py",
+        (
+            "copies: not what compaction has left of it there",
+            "same = [one for one in known if extent.holding == THIN and _has_batch(surveyed_file, one)]",
+            "same = [one for one in known if extent.holding == THIN]",
+        ),
+    ),
+    *_of(
+        "reading/mending.py",
         _GAPS,
         (
             "gaps: the batches on either side of a gap are looked at",
@@ -2365,8 +2374,8 @@ LOOSENED = [
         ),
         (
             "copies: a copy whose history lost has the damaged batch of the one that counts",
-            "counted += [replace(extent, offsets=offsets) for offsets in same]",
-            "counted += []",
+            "same = [one for one in known if extent.holding == THIN and _has_batch(surveyed_file, one)]",
+            "same = []",
         ),
     ),
     *_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,16 @@ def test_a_marked_copy_with_all_records_has_lost_none(
     mark(paths[1])
     assert offsets(paths[::turn]) == list(range(5, 12))
     assert not [message for message in caplog.messages if THINNED in message]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_damaged_batch_that_one_of_two_replaced_copies_has(order: tuple[int, ...], tmp_path: Path) -> None:
+    """Both hold the same history up to there. One of them has the batch as the leader had it."""
+    paths = write_copies(
+        tmp_path,
+        {0: "[0-1 e0] [2-5 e0 (2,3,5) !] [6-7 e0] [8-9 e8]"},
+        {0: "[0-1 e0] [2-5 e0 (2,3,5)] [6-7 e0] [8-9 e7]"},
+        {0: "[0-1 e0] [2-5 e0 (3,5)] [6-7 e0] [8-9 e5]"},
+    )
+    mark(paths[2])
+    assert offsets([paths[at] for at in order]) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
