@@ -275,7 +275,8 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
     (Kafka: UnifiedLog.append). So the last batch may be wrong if it alone has a later epoch than all lines. So it may
     be if another copy has the same batch with another epoch. It comes with the least epoch that is possible then: the
     one of the last line, or the next one if that one gave the offset to another batch, or the one of the batch before
-    if that is later, or the earliest one that copies state for it.
+    if that is later, or the earliest one that copies state for it. If the batch before is later than it, and than all
+    lines too, both are doubtful.
 
     If the first batch that comes is doubtful, the one that follows it in the log stands in for it, before it.
     """
@@ -294,7 +295,9 @@ def _mark_doubtful(copy: CopyView, batches: Iterator[BatchHeader]) -> Iterator[_
             copy.last_epoch.is_disputed and _is_last(copy, batch)
         )
         is_doubtful = is_unnoted or (is_odd and epoch != epoch_at(copy.epochs, batch.base_offset))
-        if is_doubtful and copy.epochs and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):
+        # else it or the one before is wrong, and no line says which
+        is_led = noted != UNKNOWN and first <= max(epoch, noted)
+        if is_doubtful and is_led and batch.base_offset >= copy.epochs[-1][1] and _is_last(copy, batch):
             batch, is_doubtful = batch._replace(leader_epoch=max(first, noted, copy.last_epoch.least)), False
         if is_doubtful and following is not None and after is following:
             yield _Witness(following, is_doubtful=False)

@@ -141,3 +141,14 @@ def test_an_emptied_batch_that_looks_like_one_of_the_replaced_leader(turn: int, 
     ]
     with pytest.raises(PathError, match="give one of the paths"):
         read(paths[::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("lines", [[(2, 0)], None])
+def test_a_wrong_epoch_right_before_the_last_batch(
+    lines: list[tuple[int, int]] | None, turn: int, tmp_path: Path
+) -> None:
+    """The checkpoint is older than both, or not there. So the lower one of the two may be right."""
+    stale = write_copy(tmp_path / "A", [COMMON, (1, 1, 13, "stale"), (2, 2, 5, "end")], lines)
+    leader = write_copy(tmp_path / "B", [COMMON, (1, 1, 6, "led")], [(2, 0), (6, 1)])
+    assert read([stale, leader][::turn]) == [b"all0", b"led0"]
