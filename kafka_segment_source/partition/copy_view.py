@@ -143,10 +143,11 @@ class CopyView:
         return header if header is not None and header.base_offset == self.tail.end else None
 
     def find_epoch_behind(self) -> int:
-        """Returns the latest leader epoch that a torn or damaged batch behind the last whole one states, or a whole one
-        at a wrong place there. UNKNOWN if there is none."""
+        """Returns the latest leader epoch that a torn or damaged batch behind the last whole one states, or one with a
+        wrong offset in the last file. UNKNOWN if there is none."""
         header = self.header_behind()
-        batches = [*(stray.batch for stray in self.tail.strays), *([header] if header is not None else [])]
+        batches = [stray.batch for stray in self.tail.strays if not self.has_at_its_place(stray.batch)]
+        batches += [header] if header is not None else []
         return max((batch.leader_epoch for batch in batches if batch.magic == MAGIC_V2), default=UNKNOWN)
 
     def segment_of(self, offset: int) -> Segment | None:

@@ -46,6 +46,7 @@ from tests.support.waiting import without_pauses
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
 FAILED_ONCE = [
+    2660003664,  # a file with the bytes of an earlier one, of which a batch states a later leader epoch
     2600013965,  # a contest beside a follower that shares what lies behind, and is damaged before
     2100000768,  # a wrong epoch in one of two stale copies that have the same last batch
     2100001960,  # a log that begins behind what two others differ in, and the batch behind is damaged in one of them
@@ -115,7 +116,7 @@ class Expected:
         self.is_cut |= is_misnamed  # nobody knows what the file should hold
         self.may_be_said = is_hurt or self.is_compacted or any(batch.base in told for batch in unheld)
         # a segment that is missing beside old formats is not noticed (gaps.py); damage is
-        is_old = any(batch.magic < 2 for batch in made.history)
+        self.is_old = any(batch.magic < 2 for batch in made.history)
         torn = {copy.files[-1].batches[-1] for copy in copies if copy.files and copy.files[-1].batches}
         lengths = {held.batch.base for held in torn if held.has_wrong_length}  # it may be the write that a crash cut
         # of two damaged entries of an old format at the end of a copy, another copy explains both if it has the first
@@ -129,7 +130,7 @@ class Expected:
             for b in self.unheld
             if b.base >= self.after
             or b.base in lengths
-            or (is_old and (b.base not in hurt or (b.base in behind and b.magic < 2)))
+            or (self.is_old and (b.base not in hurt or (b.base in behind and b.magic < 2)))
         }
 
     @staticmethod
@@ -209,9 +210,10 @@ class Expected:
         """Offsets that read_committed may not give, whatever is lost.
 
         In a compacted topic a lost marker looks like a removed one, and the producer's next one ends its transaction.
+        So it does where a file is gone behind one that begins with an old format.
         """
         not_committed = [b for b in self.made.history if b.kind == "txn" and fate_of(self.made.history, b) != "commit"]
-        if self.is_compacted and self.unheld:
+        if (self.is_compacted or self.is_old) and self.unheld:
             not_committed = [b for b in not_committed if fate_of(self.held, b) != "commit"]
         return {row[0] for batch in not_committed for row in batch.rows}
 
@@ -338,7 +340,7 @@ def _check_transactions(files: SimulatedFiles, paths: list[str], expected: Expec
         assert sorted(found, key=str) == sorted(transactions_of(expected.held), key=str)
         return
     markers = {(each.producer, each.base): each for each in expected.made.history if each.kind in ("commit", "abort")}
-    if expected.is_compacted and expected.unheld:
+    if (expected.is_compacted or expected.is_old) and expected.unheld:
         return  # a lost marker looks like a removed one, and the producer's next marker ends its transaction
     for producer, first, last, state in found:
         between = [base for whose, base in markers if whose == producer and first <= base < (last or expected.end)]
