@@ -32,10 +32,12 @@ AbstractFetcherThread.getOffsetTruncationState):
   offset. A damaged batch whose header is that of a sound batch of the other copy is the same one.
 - **Wrong epochs.** No CRC covers a leader epoch. A batch whose epoch its neighbours contradict decides nothing by it.
   Nor does a last batch whose epoch is later than all lines of its copy's checkpoint, unless another copy shows that the
-  checkpoint is older than the batch. Where it alone decides which history counts, nothing does: PathError.
+  checkpoint is older than the batch. Where it alone decides which history counts, nothing does: PathError. So it is
+  with the epoch that a damaged or torn batch behind the last whole one states.
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Where no
   copy is marked as compacted, its checkpoint says where its history begins, as for a follower that truncates its log.
+  But its first line may say no more than where the log begins now.
 
 What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
 cannot decide: where the difference begins among offsets that the copies with the right history do not have. These rows

@@ -88,7 +88,7 @@ def check(number: int) -> str:
         try:
             word = _judge(made, scanned(files, paths, **LENIENT), "lenient")
         except PathError:
-            if made.has_undecided_end() or made.is_contested():
+            if made.has_undecided_end() or made.is_contested() or made.has_later_stale():
                 return "undecided"
             raise
         try:
