@@ -145,7 +145,7 @@ def test_planning_since_of_small_segments(tmp_path: Path, serve: Callable[..., O
     assert cost[True] <= 2.2 * kept + 4  # the segment of each partition in which `since` lies needs its .index too
     assert 0 < cost[False] <= 1.2 * dropped
     others = len(server.requests) - cost[True] - cost[False]
-    assert others <= 4 + CHECKPOINTS + 3  # a listing for each partition, the path itself
+    assert others <= 2 * 4 + CHECKPOINTS + 3  # a listing and the leader epochs of each partition, the path itself
     assert plan.requests == len(server.requests)
 
 
