@@ -207,9 +207,8 @@ def _find_stated_start(winner: CopyView, divergence: _Divergence) -> int:
     Without compaction, each broker notes the offset of an epoch's first record. But retention moves the first line to
     the log start (Kafka: LeaderEpochFileCache.truncateFromStart).
     """
-    start = next((start for epoch, start in winner.epochs if epoch > divergence.epochs[0]), 0)
-    if start <= winner.start:
-        return 0
+    later = [line for line in winner.epochs if line[0] > divergence.epochs[0]]
+    start = later[0][1] if later and later[0] != winner.epochs[0] else 0
     before = OffsetRange(divergence.agreed, start)
     surveyed = [] if before.is_empty else map(winner.survey, winner.segments_in(before))
     gaps = (place.gap for survey in surveyed for place in survey.left_out_places())
