@@ -136,14 +136,19 @@ def _rate_between_damage(copy: CopyView, segment: Segment, differing: list[Liste
 
 
 def _rate_before_end(copy: CopyView, segment: Segment, differing: list[ListedCopy]) -> Sequence[_Rated]:
-    """Returns the offsets of a last segment, and how well they are held.
+    """Returns the offsets of a last segment, and how well they are held: UNKNOWN in an unproven gap.
 
     Only where another copy lacks an equal segment it matters where the first batch begins.
     """
-    end = copy.tail.end
-    first = min(_find_first_offset(copy, segment), end) if differing else segment.base_offset
-    holding = _rate_density(copy, segment, end, differing, start=first)
-    return (OffsetRange(segment.base_offset, first), VOID), (OffsetRange(first, end), holding)
+    end, gap = copy.tail.end, copy.unproven_gap or OffsetRange(copy.tail.end, copy.tail.end)
+    first = min(_find_first_offset(copy, segment), gap.start) if differing else segment.base_offset
+    holding = _rate_density(copy, segment, end, differing, start=gap.end if first == gap.start else first)
+    return (
+        (OffsetRange(segment.base_offset, first), VOID),
+        (OffsetRange(first, gap.start), holding),
+        (gap, UNKNOWN),
+        (OffsetRange(gap.end, end), holding),
+    )
 
 
 class ListedCopy:
@@ -229,11 +234,16 @@ def find_lacking(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = Fals
 
 
 def _lacks_records(copy: CopyView, offsets: OffsetRange, *, knows_old: bool = False) -> bool:
-    """Whether a copy may lack a record of these offsets that no known damage explains. knows_old: of `find_lacking`."""
+    """Whether a copy may lack a record of these offsets that no known damage explains. A whole batch of as many offsets
+    that lies at a wrong place explains a gap, but no batch that has lost some. knows_old: of `find_lacking`."""
     for lacking in find_lacking(copy, offsets, knows_old=knows_old):
         around = copy.segments_around(lacking)
         gaps = (place.gap for segment in around for place in copy.left_out_places(segment))
-        if not any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps):
+        strays = (stray.batch for segment in around for stray in copy.all_strays_of(segment))
+        is_damage = any(gap.start <= lacking.start and lacking.end <= gap.end for gap in gaps)
+        size = lacking.end - lacking.start
+        is_moved = any(batch.last_offset - batch.base_offset + 1 == size for batch in strays)
+        if not is_damage and (not is_moved or copy.has_batches_in(lacking)):
             return True
     return False
 

@@ -70,6 +70,8 @@ FAILED_ONCE = [
     2100003584,  # two epochs of one last batch, both later than the lines of an older checkpoint
     2100017699,  # an emptied last batch with a wrong epoch, which looks like that of a stale copy
     2650005625,  # a thinned copy of a history that lost stood in for a damaged batch that another one has whole
+    2700000874,  # a last batch that moved beyond all, and the other copy has what its gap hides
+    2700003346,  # the same
     2610006843,  # a follower of a compacted topic did not note an epoch, and a third copy is marked
     1430003669,  # an older checkpoint, and the file of the other copy that has the batch has no bytes
     980004293,  # an older checkpoint of a leader that took an earlier log
