@@ -1112,8 +1112,8 @@ LOOSENED = [
         ),
         (
             "contests: not where the other copy has followed a later leader",
-            "if holder is copy or find_latest_epoch(copy) >= header.leader_epoch:",
-            "if holder is copy:",
+            "if earlier and find_latest_epoch(copy) < header.leader_epoch:",
+            "if earlier:",
         ),
     ),
     *_of(

@@ -130,13 +130,21 @@ def _find_replaced(
     epoch is what is damaged.
     """
     for (holder, header), (copy, surveyed) in product(damaged, read):
-        if holder is copy or find_latest_epoch(copy) >= header.leader_epoch:
-            continue
-        for at in range(surveyed.first_from(header.base_offset), surveyed.batches.shape[1]):
-            batch = _Batch(surveyed, at)
-            if batch.header.leader_epoch < 0 or batch.header.crc == header.crc:
-                break
-            yield batch, header
+        # what a copy names last is read only where its batches are of an earlier leader
+        earlier = [] if holder is copy else _find_earlier(surveyed, header)
+        if earlier and find_latest_epoch(copy) < header.leader_epoch:
+            yield from ((batch, header) for batch in earlier)
+
+
+def _find_earlier(surveyed: Survey, damaged: BatchHeader) -> list[_Batch]:
+    """Returns the batches of a file from a damaged one on, as long as they are of earlier leaders."""
+    earlier = []
+    for at in range(surveyed.first_from(damaged.base_offset), surveyed.batches.shape[1]):
+        header = surveyed.header(at)
+        if not 0 <= header.leader_epoch < damaged.leader_epoch or header.crc == damaged.crc:
+            break
+        earlier.append(_Batch(surveyed, at))
+    return earlier
 
 
 def _choose_worse(pair: _Pair, weights: Sequence[tuple[int, int]] | Sequence[bool]) -> Iterator[_Pair]:
