@@ -160,6 +160,7 @@ def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) 
     batch, twin = next(batches, None), next(twins, None)
     batch_after = twin_after = None
     while batch is not None and twin is not None:
+        batch, twin = _doubt_epoch(one, batch, twin), _doubt_epoch(other, twin, batch)
         yield batch, twin
         if twin_after is not None and twin.header.last_offset < batch.header.base_offset:
             yield batch, twin_after
@@ -175,6 +176,15 @@ def _pair_batches(one: CopyView, one_end: int, other: CopyView, other_end: int) 
         batch_after = batch if before is not batch else batch_after
         twin_after = twin if twin_before is not twin else twin_after
         batch, twin = before, twin_before
+
+
+def _doubt_epoch(copy: CopyView, witness: _Witness, twin: _Witness) -> _Witness:
+    """Marks a batch as doubtful that another copy has with another leader epoch, the one of this copy's checkpoint."""
+    batch, other = witness.header, twin.header
+    is_same = (batch.base_offset, batch.size, batch.crc) == (other.base_offset, other.size, other.crc)
+    stated = epoch_at(copy.epochs, batch.base_offset)
+    is_wrong = is_same and batch.leader_epoch != other.leader_epoch == stated
+    return witness._replace(is_doubtful=witness.is_doubtful or is_wrong)
 
 
 def _take_later(first: Sequence[_Witness], rest: Iterator[_Witness], than: _Witness) -> Iterator[_Witness]:
@@ -258,7 +268,8 @@ def _reaches(copy: CopyView, segment: Segment, offset: int) -> bool:
 class _Witness(NamedTuple):
     """A batch of a copy.
 
-    is_doubtful: whether its neighbours, or the checkpoint of its copy, contradict its leader epoch.
+    is_doubtful: whether its neighbours contradict its leader epoch, or the checkpoint of its copy, or the same batch of
+        another copy.
     """
 
     header: BatchHeader

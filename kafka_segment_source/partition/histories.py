@@ -58,12 +58,14 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import (
+    SAME,
     Comparison,
     agree_at_their_end,
     compare_batches,
     falls_behind_common_batch,
     find_least_epoch,
     follow_each_other,
+    relate_batches,
     walk_backward,
 )
 from kafka_segment_source.partition.contests import refuse_contests
@@ -118,18 +120,23 @@ def find_fences(copies: Sequence[CopyView]) -> list[Fence]:
         note_last_epoch(copy, copies)
     fences = _find_fences(copies)
     for at, copy in enumerate(copies):
-        others = fences
-        if may_lack_epoch(copy):
-            others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_stated=True))
-        elif _has_old_end(copy):
-            others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_noted=True))
-        elif has_later_twin(copy):
-            others = _find_fences_with(copies, copy, replace(copy.last_epoch, is_disputed=False, is_stated=True))
-        elif (behind := copy.find_epoch_behind()) != UNKNOWN:
-            others = _find_fences_with(copies, copy, replace(copy.last_epoch, behind=behind))
-        if _list_ends(fences) != _list_ends(others):
-            raise PathError(explain_undecided_epoch(copies, at, fences, others))
+        for last_epoch in _list_possible_epochs(copy):
+            others = _find_fences_with(copies, copy, last_epoch)
+            if _list_ends(fences) != _list_ends(others):
+                raise PathError(explain_undecided_epoch(copies, at, fences, others))
     return fences
+
+
+def _list_possible_epochs(copy: CopyView) -> Iterator[LastEpoch]:
+    """Yields what else the epochs of a copy's last batches may be than is believed of them."""
+    if may_lack_epoch(copy):
+        yield replace(copy.last_epoch, is_stated=True)
+    elif _has_old_end(copy):
+        yield replace(copy.last_epoch, is_noted=True)
+    elif has_later_twin(copy):
+        yield replace(copy.last_epoch, is_disputed=False, is_stated=True)
+    if (behind := copy.find_epoch_behind()) != UNKNOWN:
+        yield replace(copy.last_epoch, behind=behind)
 
 
 def _find_fences_with(copies: Sequence[CopyView], copy: CopyView, last_epoch: LastEpoch) -> list[Fence]:
@@ -230,7 +237,7 @@ def _find_shared_end(loser: CopyView, winner: CopyView, divergence: _Divergence)
 
 def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it. What a
-    checkpoint says of offsets from where on its copy has lost does not count.
+    checkpoint says of offsets from where on its copy has lost does not count, nor what a later leader contradicts.
 
     A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
     checkpoint has something else there, or has lost its end, unless failOnDataLoss=false.
@@ -242,11 +249,27 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
             line = None if other is copy else _find_contradicting_line(other, other.end, copy, copy.end)
             if line is None or line[0] >= min(copy.end, other.log.offsets.end) or _is_borne_out(other, other.end, line):
                 continue
+            if any(
+                _has_later_leader(third, other) and _has_end_of(third, copy) for third in copies if third is not copy
+            ):
+                continue
             if other.end > line[0] or not other.tail.is_clean or _has_lost_end(other, line[0]):
                 allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
             said.append(explain_doubt(copy, other, *line))
         doubts += said[:1]
     return doubts
+
+
+def _has_later_leader(copy: CopyView, other: CopyView) -> bool:
+    """Whether a copy names a later leader epoch than another one does."""
+    return find_latest_epoch(copy) > find_latest_epoch(other)
+
+
+def _has_end_of(copy: CopyView, other: CopyView) -> bool:
+    """Whether a copy has the last batch of another one, in the same history."""
+    last = find_believed_last(other)
+    batch = None if last is None else copy.batch_at(last.base_offset)
+    return last is not None and batch is not None and relate_batches(copy, batch, other, last) == SAME
 
 
 def _has_lost_end(copy: CopyView, offset: int) -> bool:

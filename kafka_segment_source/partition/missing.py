@@ -91,9 +91,9 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
 
     None if there are none, or if a broker is writing to the log.
     """
-    reach = log.reach
-    if (reach is None or reach.offset <= end) and not log.copies and log.is_whole:
-        reach = _find_last_epoch(log)
+    noted = _find_last_epoch(log) if not log.copies and log.is_whole else None
+    reaches = [reach for reach in (log.reach, noted) if reach is not None]
+    reach = max(reaches, key=lambda reach: reach.offset, default=None)
     if reach is None or reach.offset <= end:
         return None
     _wait_after(reach.seen)

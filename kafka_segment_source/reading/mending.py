@@ -27,7 +27,6 @@ from kafka_segment_source.errors import (
 )
 from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
-from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.choice import DAMAGED, THIN, UNKNOWN, VOID, WHOLE, choose
 from kafka_segment_source.partition.conflicts import Wrong, find_wrong
 from kafka_segment_source.partition.copy_view import CopyView
@@ -35,12 +34,20 @@ from kafka_segment_source.partition.holding import is_explained
 from kafka_segment_source.partition.logs import available_copies, available_logs, existing_copies
 from kafka_segment_source.partition.strays import explain_old_format
 from kafka_segment_source.partition.survey import Extent, Survey, survey
+from kafka_segment_source.reading.damaged_batches import (
+    find_damaged_batch,
+    has_batch,
+    is_damaged_batch,
+    narrow_damage,
+    read_damaged_batch,
+    read_moved_batch,
+)
 from kafka_segment_source.reading.losses import LossReport, Lost
 from kafka_segment_source.reading.moved_batches import find_lost_batches
 from kafka_segment_source.reporting import Warnings, log_warnings
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage.files import UNUSABLE
-from kafka_segment_source.trust import Policy, Trust
+from kafka_segment_source.trust import Policy
 
 Piece = SegmentSplit | Lost
 
@@ -211,7 +218,7 @@ class Surveyed:
             return WHOLE + 1
         is_unexplained = extent.holding == VOID and not (self._may_have_gaps or file.has_thinned_batches)
         beside = [found for found in self.found if not found[1].offsets.intersect(extent.offsets).is_empty]
-        return UNKNOWN if is_unexplained and any(_is_damaged_batch(*found) for found in beside) else extent.holding
+        return UNKNOWN if is_unexplained and any(is_damaged_batch(*found) for found in beside) else extent.holding
 
 
 def survey_copies(
@@ -242,7 +249,8 @@ def survey_copies(
         (copy, batch)
         for copy, file in read
         for extent in file.extents()
-        if (batch := _read_damaged_batch(file, extent)) is not None
+        for batch in (read_damaged_batch(file, extent), read_moved_batch(copy, file, extent))
+        if batch is not None
     ]
     surveyed.wrong = find_wrong(read, damaged)
     known: list[BatchHeader] = []  # damaged batches of the history that counts that another copy has
@@ -254,11 +262,11 @@ def survey_copies(
         for offsets, error in surveyed.wrong.get(surveyed_file.segment.path, ()):
             extents = _note_failure(extents, offsets, error)
         for extent in extents:
-            batch = _find_damaged_batch(surveyed_file, extent, others)
-            parts = [extent] if batch is None else _narrow_damage(extent, batch)
+            batch = find_damaged_batch(surveyed_file, extent, others)
+            parts = [extent] if batch is None else narrow_damage(extent, batch)
             counted = [_leave_out_gone(copy, part, copies) for part in parts]
             if copy.has_lost:
-                same = [one for one in known if extent.holding == THIN and _has_batch(surveyed_file, one)]
+                same = [one for one in known if extent.holding == THIN and has_batch(surveyed_file, one)]
                 ranges = (OffsetRange(one.base_offset, one.last_offset + 1) for one in same)
                 counted += [replace(extent, offsets=extent.offsets.intersect(offsets)) for offsets in ranges]
             elif batch is not None:
@@ -293,57 +301,6 @@ def _note_failure(extents: Iterator[Extent], failed: OffsetRange, error: DataErr
         yield replace(extent, offsets=extent.offsets.intersect(OffsetRange(end=failed.start)))
         yield Extent(inside, DAMAGED, error)
         yield replace(extent, offsets=extent.offsets.intersect(OffsetRange(failed.end)))
-
-
-def _narrow_damage(extent: Extent, batch: BatchHeader) -> list[Extent]:
-    """Returns the parts of damage that is known to be one batch: nothing, the batch, nothing."""
-    held = OffsetRange(batch.base_offset, batch.last_offset + 1)
-    return [
-        Extent(extent.offsets.intersect(OffsetRange(end=held.start)), VOID),
-        replace(extent, offsets=extent.offsets.intersect(held)),
-        Extent(extent.offsets.intersect(OffsetRange(held.end)), VOID),
-    ]
-
-
-def _is_damaged_batch(surveyed_file: Survey, extent: Extent) -> bool:
-    """Whether an extent is one damaged batch whose header states just these offsets."""
-    batch = _read_damaged_batch(surveyed_file, extent)
-    return batch is not None and OffsetRange(batch.base_offset, batch.last_offset + 1) == extent.offsets
-
-
-def _find_damaged_batch(surveyed_file: Survey, extent: Extent, others: Sequence[Survey]) -> BatchHeader | None:
-    """Returns the header of the one batch that an extent of damage is, if another copy has that batch. Otherwise None.
-
-    The header states the CRC of the batch. So the file never held anything else there. Nothing says where damage at the
-    end of a file ends.
-    """
-    batch = _read_damaged_batch(surveyed_file, extent)
-    if batch is None or batch.end == surveyed_file.segment.size:
-        return None
-    return batch if any(_has_batch(other, batch) for other in others) else None
-
-
-def _read_damaged_batch(surveyed_file: Survey, extent: Extent) -> BatchHeader | None:
-    """Returns the header that damage begins with, if its length ends where the damage does. Otherwise None."""
-    error, segment = extent.error, surveyed_file.segment
-    if extent.holding != DAMAGED or not isinstance(error, CorruptRecordError) or error.path != segment.path:
-        return None
-    place = next((place for place in surveyed_file.left_out_places() if place.start == error.position), None)
-    if place is None:
-        return None
-    try:
-        with SegmentView(segment, Trust()) as view:
-            batch = view.probe.at(place.start)
-            is_whole = view.probe.proven(place.start) is not None
-    except UNUSABLE:
-        return None
-    return None if batch is None or is_whole or batch.end != place.end else batch
-
-
-def _has_batch(surveyed_file: Survey, batch: BatchHeader) -> bool:
-    """Whether a file has a sound batch with this header, at any position."""
-    at = surveyed_file.first_from(batch.last_offset)
-    return at < surveyed_file.batches.shape[1] and surveyed_file.header(at)._replace(position=batch.position) == batch
 
 
 def _leave_out_gone(copy: CopyView, extent: Extent, copies: Sequence[CopyView]) -> Extent:
