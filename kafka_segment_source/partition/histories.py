@@ -87,6 +87,7 @@ from kafka_segment_source.partition.last_epochs import (
     may_lack_epoch,
     note_last_epoch,
 )
+from kafka_segment_source.partition.left_out_batches import find_left_out_batches
 from kafka_segment_source.partition.missing import read_last_offset
 from kafka_segment_source.partition.twins import has_damaged_twin
 from kafka_segment_source.storage.tiered.names import is_shown
@@ -309,6 +310,8 @@ def _find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: in
             divergences.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
     for offset, epochs in _find_unnoted_batches(one, one_end, other, other_end, proven.agreed or 0):
         divergences.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
+    for offset, epochs in _find_left_out_contradictions(one, other, proven.agreed or 0, min(one_end, other_end)):
+        divergences.append(_Divergence(min(agreed, offset), offset, epochs, is_proven))
     return min(divergences, key=lambda divergence: divergence.first, default=None)
 
 
@@ -336,6 +339,21 @@ def _find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, ba
     if falls_behind_common_batch(bare, last, stating):
         return None
     return line[1], (last.leader_epoch, line[0])
+
+
+def _find_left_out_contradictions(one: CopyView, other: CopyView, start: int, end: int) -> Iterator[_Line]:
+    """Yields from where on a batch that was left out of one copy as damage contradicts a batch of the other one.
+
+    start, end: the offsets where both are compared.
+    """
+    for stating, bare in ((one, other), (other, one)):
+        for header in find_left_out_batches(stating):
+            batch = bare.batch_at(header.base_offset) if start <= header.base_offset < end else None
+            if batch is None or batch.base_offset > header.last_offset or batch.crc == header.crc:
+                continue  # of the same batch with another epoch, the epoch is what is damaged
+            if 0 <= batch.leader_epoch != header.leader_epoch:
+                epochs = batch.leader_epoch, header.leader_epoch
+                yield header.base_offset, epochs if bare is one else epochs[::-1]
 
 
 def _find_unnoted_batches(one: CopyView, one_end: int, other: CopyView, other_end: int, start: int) -> Iterator[_Line]:

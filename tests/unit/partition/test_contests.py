@@ -343,6 +343,14 @@ def test_a_copy_that_begins_behind_what_the_others_differ_in(order: Sequence[str
         read([paths[name] for name in order])
 
 
+PARTS = [(1, 2), (2, 3), (1, 3), (0, 4)]
+
+
+def read_part(paths: list[Path], start: int, end: int) -> list[bytes]:
+    bounds = {"startingOffsets": {"t": {"0": start}}, "endingOffsets": {"t": {"0": end}}}
+    return kafkaseg.scan(paths, ["value"], **bounds).read_all()["value"].to_pylist()
+
+
 def hurt(*batches: Batch, at: int) -> bytes:
     """Joins batches, of which the one at a number is damaged."""
     data = bytearray(join(*batches))
@@ -381,9 +389,43 @@ def test_a_damaged_batch_that_names_a_later_leader(stale: list[Batch], turn: int
     paths = [write_unnoted(tmp_path / "A", data), write_unnoted(tmp_path / "B", join(COMMON, *stale))]
     with pytest.raises(CorruptRecordError, match="offsets 1 to 2 whole"):
         read(paths[::turn])
+    for start, end in PARTS:
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets"):
+            read_part(paths[::turn], start, end)
     lenient = {"failOnDataLoss": "false", "mode": "DROPMALFORMED"}
     rows = kafkaseg.scan(paths[::turn], ["value"], **lenient).read_all()["value"].to_pylist()
     assert rows == [b"all0", b"last0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("stated", [0, 3, 5, 2**40])
+@pytest.mark.parametrize("first", [1, 0])
+@pytest.mark.parametrize("stale", [[(1, 2, 2, "stale")], [(1, 1, 2, "old"), (2, 2, 2, "stale")]])
+def test_a_batch_with_a_wrong_offset_that_names_a_later_leader(
+    stale: list[Batch], first: int, stated: int, turn: int, tmp_path: Path
+) -> None:
+    """Just its offsets are missing there. So it belongs there, and what an earlier leader wrote does not."""
+    moved = stated.to_bytes(8) + join((1, 2, 4, "led"))[8:]
+    before = [COMMON][first - 1 :] if first else [COMMON]
+    paths = [
+        write_replica(tmp_path / "A", {first: join(*before[: 1 - first]) + moved + join((3, 3, 4, "last"))}, []),
+        write_unnoted(tmp_path / "B", join(COMMON, *stale)),
+    ]
+    for start, end in PARTS:
+        with pytest.raises((CorruptRecordError, DataLossError)):
+            read_part(paths[::turn], start, end)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_moved_batch_that_the_other_copy_has(turn: int, tmp_path: Path) -> None:
+    moved = (5).to_bytes(8) + join((1, 2, 4, "led"))[8:]
+    data = join(COMMON) + moved + join((3, 3, 4, "last"))
+    paths = [
+        write_unnoted(tmp_path / "A", data),
+        write_unnoted(tmp_path / "B", join(COMMON, (1, 2, 4, "led"))),
+    ]
+    assert read_part(paths[::turn], 1, 2) == [b"led0"]
+    assert read_part(paths[::turn], 2, 3) == [b"led1"]
 
 
 @pytest.mark.parametrize("turn", [1, -1])
@@ -407,3 +449,41 @@ def test_two_copies_with_the_line_of_a_later_leader(order: Sequence[str], tmp_pa
     }
     with pytest.raises((PathError, DataLossError)):
         read([paths[name] for name in order])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("wrong", [1, 7])
+def test_an_epoch_that_its_own_line_and_the_other_copy_contradict(wrong: int, turn: int, tmp_path: Path) -> None:
+    """Its own checkpoint has the epoch with which the other copy has the batch: it decides nothing by its own."""
+    follower = [(0, 0, 2, "a"), (1, 1, 3, "b"), (2, 2, 3, "c")]
+    paths = [
+        write_replica(tmp_path / "A", {0: join(*follower)}, [(2, 0), (3, 1)]),
+        write_replica(tmp_path / "B", {2: join((2, 2, wrong, "c"), (3, 3, 5, "d"))}, [(3, 2), (5, 3)]),
+    ]
+    assert read(paths[::turn]) == [b"a0", b"b0", b"c0", b"d0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_line_that_a_later_leader_contradicts(order: Sequence[str], tmp_path: Path) -> None:
+    """The leader of epoch 3 has what the follower ends with. So the copy that notes epoch 2 there is the stale one."""
+    led = [(0, 1, 1, "led"), (2, 3, 1, "led"), (4, 5, 1, "led")]
+    paths = {
+        "A": write_replica(
+            tmp_path / "A", {0: b"", 1: join((2, 4, 2, "stale")), 5: join((5, 7, 2, "stale"))}, [(2, 0)]
+        ),
+        "B": write_replica(tmp_path / "B", {0: join(*led, (6, 7, 1, "led"), (8, 8, 3, "last"))}, [(1, 0), (3, 8)]),
+        "C": write_replica(tmp_path / "C", {0: join(*led)}, [(1, 0)]),
+    }
+    assert read([paths[name] for name in order]) == [*[b"led0", b"led1"] * 4, b"last0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_end_behind_a_batch_that_its_checkpoint_lacks(turn: int, tmp_path: Path) -> None:
+    """Whatever the epoch of the last whole batch is, the damaged one behind it may be of the latest leader."""
+    data = hurt(COMMON, (1, 1, 3, "led"), (2, 2, 6, "last"), at=2)
+    paths = [
+        write_replica(tmp_path / "A", {0: data}, [(2, 0)]),
+        write_replica(tmp_path / "B", {0: join(COMMON, (1, 1, 5, "other"))}, [(2, 0), (5, 1)]),
+    ]
+    with pytest.raises(PathError, match="nothing says which one counts"):
+        read(paths[::turn])

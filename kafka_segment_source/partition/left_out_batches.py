@@ -1,0 +1,53 @@
+"""Batches that were left out of a copy as damage, where their headers show which leader wrote them.
+
+Comes in: a copy, of which some files were read whole. Goes out: headers, with the offsets that belong to the batches.
+
+A damaged or torn batch has a sound header if that states the offset after the batch before it. A whole batch has its
+place where just as many offsets are missing as it has: then its base offset alone is wrong, which no CRC covers. Two
+numbers that fit are no accident. No CRC covers the leader epoch either, and epochs never fall along a log. So the
+batches around must bear it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_segment_source.bounds import OffsetRange
+from kafka_segment_source.kafka_format import MAGIC_V2
+from kafka_segment_source.logdir.probe import BatchHeader
+from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.survey import LeftOut
+
+
+def find_left_out_batches(copy: CopyView) -> Iterator[BatchHeader]:
+    """Yields the batches between sound ones that were left out of the files of a copy that were read whole."""
+    for segment in copy.log.segments:
+        surveyed = copy.survey_of(segment)
+        for place in () if surveyed is None else surveyed.left_out_places():
+            header = None if place.gap.is_empty else _read_header(copy, segment, place)
+            if header is not None and _is_borne_out(copy, segment, header):
+                yield header
+
+
+def _read_header(copy: CopyView, segment: Segment, place: LeftOut) -> BatchHeader | None:
+    """Returns the header of the batch with which damage begins, with the offsets that belong to it. None if nothing
+    shows which they are."""
+    with copy.open_view(segment) as view:
+        header, whole = view.probe.torn(place.start), view.probe.proven(place.start)
+    if header is None or header.magic != MAGIC_V2:
+        return None
+    if whole is None:
+        is_in_place = header.base_offset == place.gap.start and header.last_offset < place.gap.end
+        return header if is_in_place else None
+    held = OffsetRange(place.gap.start, place.gap.start + whole.last_offset - whole.base_offset + 1)
+    return whole._replace(base_offset=held.start, last_offset=held.end - 1) if held == place.gap else None
+
+
+def _is_borne_out(copy: CopyView, segment: Segment, header: BatchHeader) -> bool:
+    """Whether the leader epoch of a batch lies between those of the sound batches around it."""
+    surveyed = copy.survey(segment)
+    at = surveyed.first_from(header.base_offset)
+    before = surveyed.header(at - 1).leader_epoch if at else 0
+    after = surveyed.header(at) if at < surveyed.batches.shape[1] else copy.batch_at(segment.span.end)
+    return after is not None and max(before, 0) <= header.leader_epoch <= after.leader_epoch
