@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ from kafka_segment_source.kernels import batch_headers
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import DIFFERENT, relate_places
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.histories import find_latest_epoch
 from kafka_segment_source.partition.survey import Survey
 
 Wrong = Mapping[str, Sequence[tuple[OffsetRange, DataError]]]
@@ -78,7 +77,7 @@ class _Batch(NamedTuple):
 _Pair = tuple[_Batch, _Batch]
 
 
-def find_wrong(read: Sequence[tuple[CopyView, Survey]], damaged: Sequence[tuple[CopyView, BatchHeader]] = ()) -> Wrong:
+def find_wrong(read: Sequence[tuple[CopyView, Survey]]) -> Wrong:
     """Returns the offsets of batches that are wrong, or that contradict those of another copy.
 
     If two copies have one batch at two offsets, fewer copies have the wrong one, or it has more gaps beside it. Of two
@@ -87,7 +86,6 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]], damaged: Sequence[tuple[
     and neither is read.
 
     read: surveys, each with its copy.
-    damaged: headers of damaged batches that end where the damage does, each with its copy.
     """
     surveys = [surveyed for _, surveyed in read]
     wrong: defaultdict[str, list[tuple[OffsetRange, DataError]]] = defaultdict(list)
@@ -113,38 +111,7 @@ def find_wrong(read: Sequence[tuple[CopyView, Survey]], damaged: Sequence[tuple[
                 is_known = are_borne_out[0] != are_borne_out[1]
                 offsets = batch.spoilt if is_known else batch.offsets.intersect(beside.offsets)
                 wrong[batch.surveyed.segment.path].append((offsets, error))
-    for batch, header in _find_replaced(read, damaged):
-        expected = f"leader epoch {header.leader_epoch}, as a damaged batch at offset {header.base_offset} states"
-        error = _make_error("batch of a replaced leader", batch, batch.describe(), expected)
-        wrong[batch.surveyed.segment.path].append((batch.offsets, error))
     return wrong
-
-
-def _find_replaced(
-    read: Sequence[tuple[CopyView, Survey]], damaged: Sequence[tuple[CopyView, BatchHeader]]
-) -> Iterator[tuple[_Batch, BatchHeader]]:
-    """Yields batches that a later leader had replaced, each with the damaged batch whose header shows it.
-
-    Epochs never fall along a history. So a copy that names no epoch as late as that of the damaged batch had not yet
-    followed its leader. What it has from there on is no copy of the damaged batch, unless the CRC is the same: then the
-    epoch is what is damaged.
-    """
-    for (holder, header), (copy, surveyed) in product(damaged, read):
-        # what a copy names last is read only where its batches are of an earlier leader
-        earlier = [] if holder is copy else _find_earlier(surveyed, header)
-        if earlier and find_latest_epoch(copy) < header.leader_epoch:
-            yield from ((batch, header) for batch in earlier)
-
-
-def _find_earlier(surveyed: Survey, damaged: BatchHeader) -> list[_Batch]:
-    """Returns the batches of a file from a damaged one on, as long as they are of earlier leaders."""
-    earlier = []
-    for at in range(surveyed.first_from(damaged.base_offset), surveyed.batches.shape[1]):
-        header = surveyed.header(at)
-        if not 0 <= header.leader_epoch < damaged.leader_epoch or header.crc == damaged.crc:
-            break
-        earlier.append(_Batch(surveyed, at))
-    return earlier
 
 
 def _choose_worse(pair: _Pair, weights: Sequence[tuple[int, int]] | Sequence[bool]) -> Iterator[_Pair]:

@@ -13,7 +13,6 @@ from kafka_segment_source.errors import CorruptRecordError
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.choice import DAMAGED, VOID
-from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.survey import Extent, LeftOut, Survey
 from kafka_segment_source.storage.files import UNUSABLE
 from kafka_segment_source.trust import Trust
@@ -65,31 +64,6 @@ def read_damaged_batch(surveyed_file: Survey, extent: Extent) -> BatchHeader | N
     except UNUSABLE:
         return None
     return batch if is_end else None
-
-
-def read_moved_batch(copy: CopyView, surveyed_file: Survey, extent: Extent) -> BatchHeader | None:
-    """Returns the header of the whole batch that an extent of damage is, with the offsets that belong to it. None if
-    not as many are missing there as it has.
-
-    Its base offset alone is wrong, which no CRC covers: two numbers that fit are no accident.
-    """
-    place, segment = _find_place(surveyed_file, extent), surveyed_file.segment
-    if place is None:
-        return None
-    try:
-        with SegmentView(segment, Trust()) as view:
-            batch = view.probe.proven(place.start)
-            following = None if batch is None else view.probe.proven(batch.end)
-        if batch is None or following is None:
-            return None
-        first = following.base_offset - (batch.last_offset - batch.base_offset + 1)
-        before = copy.batch_at(first - 1)
-    except UNUSABLE:
-        return None
-    is_first = first == segment.base_offset and batch.position == 0
-    if is_first or (before is not None and (before.last_offset + 1, before.end) == (first, batch.position)):
-        return batch._replace(base_offset=first, last_offset=following.base_offset - 1)
-    return None
 
 
 def _find_place(surveyed_file: Survey, extent: Extent) -> LeftOut | None:

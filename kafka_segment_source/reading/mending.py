@@ -39,8 +39,6 @@ from kafka_segment_source.reading.damaged_batches import (
     has_batch,
     is_damaged_batch,
     narrow_damage,
-    read_damaged_batch,
-    read_moved_batch,
 )
 from kafka_segment_source.reading.losses import LossReport, Lost
 from kafka_segment_source.reading.moved_batches import find_lost_batches
@@ -245,14 +243,7 @@ def survey_copies(
                 surveyed.failures[segment.path] = failure
                 continue
             read.append((copy, surveyed_file))
-    damaged = [
-        (copy, batch)
-        for copy, file in read
-        for extent in file.extents()
-        for batch in (read_damaged_batch(file, extent), read_moved_batch(copy, file, extent))
-        if batch is not None
-    ]
-    surveyed.wrong = find_wrong(read, damaged)
+    surveyed.wrong = find_wrong(read)
     known: list[BatchHeader] = []  # damaged batches of the history that counts that another copy has
     for copy, surveyed_file in sorted(read, key=lambda one: one[0].has_lost):
         others = [file for _, file in read if file is not surveyed_file]
