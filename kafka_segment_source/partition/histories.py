@@ -58,14 +58,12 @@ from kafka_segment_source.kafka_format import MAX_OFFSET
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import (
-    SAME,
     Comparison,
     agree_at_their_end,
     compare_batches,
     falls_behind_common_batch,
     find_least_epoch,
     follow_each_other,
-    relate_batches,
     walk_backward,
 )
 from kafka_segment_source.partition.contests import refuse_contests
@@ -267,10 +265,10 @@ def _has_later_leader(copy: CopyView, other: CopyView) -> bool:
 
 
 def _has_end_of(copy: CopyView, other: CopyView) -> bool:
-    """Whether a copy has the last batch of another one, in the same history."""
+    """Whether a copy has the last batch of another one, or a later one of the same leader epoch."""
     last = find_believed_last(other)
     batch = None if last is None else copy.batch_at(last.base_offset)
-    return last is not None and batch is not None and relate_batches(copy, batch, other, last) == SAME
+    return last is not None and batch is not None and 0 <= batch.leader_epoch == last.leader_epoch
 
 
 def _has_lost_end(copy: CopyView, offset: int) -> bool:

@@ -41,5 +41,6 @@ def test_batches_without_records_are_alike(turn: int, tmp_path: Path) -> None:
 def test_batches_of_two_leaders(one: str, other: str, turn: int, tmp_path: Path) -> None:
     """The stale one follows the batch before it as well. So neither is read, though only one lies behind a gap."""
     paths = write_copies(tmp_path, {10: one}, {10: other})[::turn]
-    with pytest.raises(CorruptRecordError, match="batch that contradicts a batch of another copy at its offsets"):
+    said = "batch that contradicts a batch of another copy at its offsets|no copy holds the offsets 10 to 11 whole"
+    with pytest.raises(CorruptRecordError, match=said):
         kafkaseg.scan(paths, ["offset"]).read_all()

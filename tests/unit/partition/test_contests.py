@@ -487,3 +487,69 @@ def test_a_damaged_end_behind_a_batch_that_its_checkpoint_lacks(turn: int, tmp_p
     ]
     with pytest.raises(PathError, match="nothing says which one counts"):
         read(paths[::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_damaged_batch_where_the_other_copy_has_a_gap(part: tuple[int, int], turn: int, tmp_path: Path) -> None:
+    """Nothing shows that the topic is compacted. A read of a few offsets says so, as one of all does."""
+    paths = [
+        write_unnoted(tmp_path / "A", hurt(COMMON, (1, 2, 2, "led"), (3, 3, 2, "last"), at=1)),
+        write_unnoted(tmp_path / "B", join(COMMON, (3, 3, 2, "last"))),
+    ]
+    with pytest.raises(CorruptRecordError, match="no copy holds the offsets"):
+        read_part(paths[::turn], *part)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("how", ["damaged", "torn", "moved", "alone"])
+def test_a_left_out_batch_at_the_end_of_a_file(how: str, part: tuple[int, int], turn: int, tmp_path: Path) -> None:
+    """The first batch of the next file bears out its epoch."""
+    batch, last = (1, 2, 4, "led"), join((3, 3, 4, "last"))
+    data = {
+        "damaged": hurt(COMMON, batch, at=1),
+        "torn": join(COMMON, batch)[:-9],
+        "moved": join(COMMON) + (9).to_bytes(8) + join(batch)[8:],
+    }
+    files = {0: data[how]} if how in data else {0: join(COMMON), 1: hurt(batch, at=0)}
+    paths = [
+        write_unnoted(tmp_path / "A", b""),
+        write_unnoted(tmp_path / "B", join(COMMON, (1, 2, 2, "stale"))),
+    ]
+    for base, content in {**files, 3: last}.items():
+        (tmp_path / "A" / "t-0" / f"{base:020d}.log").write_bytes(content)
+    with pytest.raises((CorruptRecordError, DataLossError)):
+        read_part(paths[::turn], *part)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_batch_whose_epoch_the_batches_around_contradict(turn: int, tmp_path: Path) -> None:
+    """Its epoch is damaged too. So it says nothing about the other copy."""
+    paths = [
+        write_unnoted(tmp_path / "A", hurt(COMMON, (1, 2, 5, "led"), (3, 3, 4, "last"), at=1)),
+        write_unnoted(tmp_path / "B", join(COMMON, (1, 2, 2, "kept"))),
+    ]
+    assert read(paths[::turn]) == [b"all0", b"kept0", b"kept1", b"last0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_batch_with_another_epoch_than_its_twin(turn: int, tmp_path: Path) -> None:
+    paths = [
+        write_unnoted(tmp_path / "A", hurt(COMMON, (1, 2, 3, "led"), (3, 3, 4, "last"), at=1)),
+        write_unnoted(tmp_path / "B", join(COMMON, (1, 2, 2, "led"))),
+    ]
+    assert read(paths[::turn]) == [b"all0", b"led0", b"led1", b"last0"]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_line_that_a_later_leader_without_the_end_does_not_contradict(order: Sequence[str], tmp_path: Path) -> None:
+    """The leader of epoch 3 does not have what the third copy ends with."""
+    paths = {
+        "A": write_replica(tmp_path / "A", {0: b""}, [(2, 0)]),
+        "B": write_replica(tmp_path / "B", {2: join((2, 2, 2, "led"), (4, 4, 3, "last"))}, []),
+        "C": write_replica(tmp_path / "C", {2: join((2, 3, 1, "stale"))}, [(1, 2)]),
+    }
+    (tmp_path / "A" / "t-0" / f"{0:020d}.index").write_bytes((3).to_bytes(4) + (78).to_bytes(4))
+    with pytest.raises(PathError, match="began at offset 0, and that copy has something else there"):
+        read([paths[name] for name in order])
