@@ -5,7 +5,8 @@ where they are proven to be equal. `histories.py` has the rule and its proof.
 
 Only batches whose offsets their neighbours bear out are compared: `Survey` leaves out the others. A batch right behind
 one that was left out, and that begins at or below it, may be the wrong one of the two: it is not compared. Of a batch
-whose leader epoch its neighbours contradict, only the place and the records are compared.
+whose leader epoch its neighbours contradict, or both its own checkpoint and another copy, only the place and the
+records are compared.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ AbstractFetcherThread.getOffsetTruncationState):
   up to there. Compaction keeps the first and the last offset of a batch and its epoch, so this holds for a batch that
   was written again with fewer records, or with none. If the last common batch is so, nothing below it can differ.
 - **Different histories.** One history cannot have batches of two epochs at one offset, nor a batch before one of a
-  lower epoch, as epochs grow along it. A batch that is in one copy alone shows nothing: compaction removes batches.
+  lower epoch, as epochs grow along it. A batch that is in one copy alone shows nothing: compaction removes batches. A
+  batch that was left out as damage counts too, where its header shows its leader and its place (`left_out_batches.py`).
 - **What a `leader-epoch-checkpoint` proves.** A leader notes its epoch at the end of its log, before its first record.
   A follower notes an epoch at the first batch that it fetches, and compaction may have removed those before. So
   replicas differ, and a line `E S` proves only this: from S on, the history of this copy has no epoch below E. That

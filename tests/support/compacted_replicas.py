@@ -283,7 +283,11 @@ class Case:
             and not any(shows_parting(other, self.shared_end(each), offset) for each in holders for other in covering)
         ):
             return False
-        hiding = [each for each in covering if each.is_emptied_at(offset) or each.is_damaged_at(offset)]
+        hiding = [
+            each
+            for each in covering
+            if each.is_emptied_at(offset) or (each.is_damaged_at(offset) and not states_leader(each, offset))
+        ]
         return len(covering) > len(hiding) or offset >= max(each.end for each in valid)
 
     def undecided(self) -> list[Replica]:
@@ -474,12 +478,26 @@ def has_row(replica: Replica, offset: int) -> bool:
     return any(offset in held.kept for held in replica.sound())
 
 
+def states_leader(replica: Replica, offset: int) -> bool:
+    """Whether the header of a damaged or moved batch at an offset shows who wrote it: the batches around it are whole, and
+    their epochs bear out its own. Compaction left no gap before it, nor behind it if it was moved."""
+    at = next(at for at, held in enumerate(replica.held) if held.batch.base <= offset <= held.batch.last)
+    held, around = replica.held[at], [*replica.held[max(at - 1, 0) : at], *replica.held[at + 1 : at + 2]]
+    is_first = at == 0 or held.batch.base in replica.rolls
+    reached = held.batch.base if is_first else replica.held[at - 1].batch.last + 1
+    epochs = [each.stated for each in around]
+    is_between = at + 1 < len(replica.held) and epochs == sorted(epochs) and epochs[-1] >= held.stated >= epochs[0]
+    is_sound = all(each.whole and not replica.is_emptied_at(each.batch.base) for each in around)
+    is_in_place = held.moved_to is None or [held.batch.last + 1] == [each.batch.base for each in around[-1:]]
+    return held.epoch is None and is_between and is_sound and is_in_place and reached == held.batch.base
+
+
 def shows_parting(replica: Replica, start: int, offset: int) -> bool:
     """Whether a replica has a whole batch, or a line of its epoch file, that begins from `start` to `offset`, or an
     epoch file that lacks none of its epochs. Another replica has another history from `start` on."""
     if replica.has_lines and max(replica.lines, default=-1) >= replica.named():
         return True
-    bases = [held.batch.base for held in replica.sound()]
+    bases = [held.batch.base for held in replica.held if held.whole or states_leader(replica, held.batch.base)]
     return any(start <= base <= offset for base in [*bases, *(replica.lines.values() if replica.has_lines else ())])
 
 
@@ -496,7 +514,15 @@ def contradict(stale: Replica, valid: Replica) -> bool:
     """Whether files prove that two replicas have different histories: two batches of different epochs at one offset, or
     a lower epoch at a higher offset, or a line that its own batches bear out against the last batch of the other. A
     batch whose offset nothing proves shows nothing."""
-    proven = [[held for held in each.held if not is_in_doubt(each, held)] for each in (stale, valid)]
+    proven = [
+        [
+            held
+            for held in each.held
+            if not is_in_doubt(each, held)
+            or (not held.whole and states_leader(each, held.batch.base))
+        ]
+        for each in (stale, valid)
+    ]
     for mine in proven[0]:
         for theirs in proven[1]:
             one, other = mine.batch, theirs.batch
