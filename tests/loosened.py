@@ -1079,7 +1079,7 @@ LOOSENED = [
         "tests/unit/partition/test_whole_beside_thinned.py",
         (
             "copies: not what compaction has left of it there",
-            "same = [one for one in known if extent.holding == THIN and _has_batch(surveyed_file, one)]",
+            "same = [one for one in known if extent.holding == THIN and has_batch(surveyed_file, one)]",
             "same = [one for one in known if extent.holding == THIN]",
         ),
     ),
@@ -2463,12 +2463,12 @@ LOOSENED = [
         "tests/unit/partition/test_compacted_replicas.py",
         (
             "copies: damage that is one batch of another copy is nothing else",
-            "parts = [extent] if batch is None else _narrow_damage(extent, batch)",
+            "parts = [extent] if batch is None else narrow_damage(extent, batch)",
             "parts = [extent]",
         ),
         (
             "copies: a copy whose history lost has the damaged batch of the one that counts",
-            "same = [one for one in known if extent.holding == THIN and _has_batch(surveyed_file, one)]",
+            "same = [one for one in known if extent.holding == THIN and has_batch(surveyed_file, one)]",
             "same = []",
         ),
     ),

@@ -479,8 +479,8 @@ def has_row(replica: Replica, offset: int) -> bool:
 
 
 def states_leader(replica: Replica, offset: int) -> bool:
-    """Whether the header of a damaged or moved batch at an offset shows who wrote it: the batches around it are whole, and
-    their epochs bear out its own. Compaction left no gap before it, nor behind it if it was moved."""
+    """Whether the header of a damaged or moved batch at an offset shows who wrote it: the batches around it are whole,
+    and their epochs bear out its own. Compaction left no gap before it, nor behind it if it was moved."""
     at = next(at for at, held in enumerate(replica.held) if held.batch.base <= offset <= held.batch.last)
     held, around = replica.held[at], [*replica.held[max(at - 1, 0) : at], *replica.held[at + 1 : at + 2]]
     is_first = at == 0 or held.batch.base in replica.rolls
@@ -518,8 +518,7 @@ def contradict(stale: Replica, valid: Replica) -> bool:
         [
             held
             for held in each.held
-            if not is_in_doubt(each, held)
-            or (not held.whole and states_leader(each, held.batch.base))
+            if not is_in_doubt(each, held) or (not held.whole and states_leader(each, held.batch.base))
         ]
         for each in (stale, valid)
     ]

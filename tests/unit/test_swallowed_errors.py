@@ -106,7 +106,7 @@ JUDGED: dict[str, str] = {
     "transactions.walk:_find_own_copy: KafkaSegmentError": "the walk of all copies follows, which meets the same error",
     "transactions.walk:walk_after: DataError, DataLossError, UNUSABLE": "the walk of all copies follows from the chunk on, which reports it",
     "transactions.walk:_walk_on: FileChangedError": "the directory is listed again, and the last error is raised",
-    "reading.mending:_read_damaged_batch: UNUSABLE": "the damage stays as large as it was",
+    "reading.damaged_batches:read_damaged_batch: UNUSABLE": "the damage stays as large as it was",
     "reading.mending:survey_copies: UNUSABLE": "the failure is in the report of offsets that no copy gives",
     "report.facts:_read_stats: KafkaSegmentError": "the report says why this part is missing",
     "report.facts:_read_batches: KafkaSegmentError": "the page shows the error",
