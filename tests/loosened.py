@@ -1127,7 +1127,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         "tests/unit/partition/test_contests.py",
         (
             "contests: what an earlier leader wrote is no copy of a batch that was left out as damage",
@@ -1139,6 +1139,10 @@ LOOSENED = [
             "or batch.crc == header.crc:",
             "or False:",
         ),
+    ),
+    *_of(
+        "partition/doubts.py",
+        "tests/unit/partition/test_contests.py",
         (
             "contests: a line that a later leader contradicts is no doubt",
             "_has_later_leader(third, other) and _has_end_of(third, copy) for third in copies if third is not copy",
@@ -1149,6 +1153,10 @@ LOOSENED = [
             "0 <= batch.leader_epoch == last.leader_epoch",
             "True",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_contests.py",
         (
             "contests: a damaged end is asked beside a last batch in doubt",
             "if (behind := copy.find_epoch_behind()) != UNKNOWN:",
@@ -1987,7 +1995,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         f"{_REPLICAS} tests/unit/partition/test_copy_chain.py",
         (
             "copies: checkpoints that differ prove nothing",
@@ -1995,7 +2003,7 @@ LOOSENED = [
             """    for offset in sorted({start for _, start in (*one.epochs, *other.epochs) if start < min(one_end, other_end)}):
         noted = epoch_at(one.epochs, offset), epoch_at(other.epochs, offset)
         if UNKNOWN not in noted and noted[0] != noted[1]:
-            return _Divergence(offset, offset, noted, True)
+            return Divergence(offset, offset, noted, True)
     if follow_each_other(one, other):
 """,
         ),
@@ -2004,6 +2012,10 @@ LOOSENED = [
             "for offset, epochs in stated:",
             "for offset, epochs in ():",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        f"{_REPLICAS} tests/unit/partition/test_copy_chain.py",
         ("copies: the latest leader epoch wins", "key=lambda at: (-named[at], at))", "key=lambda at: (named[at], at))"),
         (
             "copies: a copy counts up to its own end",
@@ -2039,7 +2051,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         "tests/unit/partition/test_contests.py",
         (
             "contests: a batch of an epoch that the other checkpoint lacks between two lines is of another history",
@@ -2067,6 +2079,25 @@ LOOSENED = [
             "if False:",
         ),
         (
+            "contests: a batch bears the later line out",
+            "if found is None and not is_borne_out(stating, its_end, line):",
+            "if False:",
+        ),
+        (
+            "contests: not if the copy has had the later leader too",
+            "batch.base_offset < start or any(epoch >= line[1][1] for epoch, _ in bare.epochs[-1:]):",
+            "batch.base_offset < start:",
+        ),
+        (
+            "contests: not below what agrees",
+            "if line is None or batch.base_offset < start or any(",
+            "if line is None or any(",
+        ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_contests.py",
+        (
             "contests: where no batch proves that copies agree, the one that begins first answers alone",
             "max(proven) if proven else min(divergence.agreed for _, divergence in losses)]",
             "max(proven) if proven else max(divergence.agreed for _, divergence in losses)]",
@@ -2081,25 +2112,14 @@ LOOSENED = [
             "yield replace(copy.last_epoch, behind=behind)",
             "pass",
         ),
+    ),
+    *_of(
+        "partition/doubts.py",
+        "tests/unit/partition/test_contests.py",
         (
             "contests: each copy that has lost its end is an error, not the first one alone",
             "            said.append(explain_doubt(copy, other, *line))\n",
             "            said.append(explain_doubt(copy, other, *line))\n            break\n",
-        ),
-        (
-            "contests: a batch bears the later line out",
-            "if found is None and not _is_borne_out(stating, its_end, line):",
-            "if False:",
-        ),
-        (
-            "contests: not if the copy has had the later leader too",
-            "batch.base_offset < start or any(epoch >= line[1][1] for epoch, _ in bare.epochs[-1:]):",
-            "batch.base_offset < start:",
-        ),
-        (
-            "contests: not below what agrees",
-            "if line is None or batch.base_offset < start or any(",
-            "if line is None or any(",
         ),
     ),
     *_of(
@@ -2131,17 +2151,21 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         "tests/unit/partition/test_last_epochs.py",
         (
             "epochs: a last one below that of a common batch contradicts no line",
             "if falls_behind_common_batch(bare, last, stating):",
             "if False:",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_last_epochs.py",
         (
             "epochs: all copies are compared before one of them counts",
-            "pairs = [_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)]",
-            "pairs = (_find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2))",
+            "pairs = [find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2)]",
+            "pairs = (find_divergence(one, one.end, other, other.end) for one, other in combinations(copies, 2))",
         ),
     ),
     *_of(
@@ -2238,7 +2262,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/doubts.py",
         _SEAMS,
         (
             "seams: a checkpoint that names offsets behind the end of its files shows a lost end",
@@ -2303,7 +2327,7 @@ LOOSENED = [
         "tests/unit/partition/test_stale_ends.py",
         (
             "copies: an earlier epoch than a checkpoint has does not decide alone",
-            "elif _has_old_end(copy):",
+            "elif has_old_end(copy):",
             "elif False:",
         ),
         (
@@ -2313,11 +2337,11 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         "tests/unit/partition/test_copy_chain.py",
         (
             "copies: a line beyond the last batch decides nothing",
-            "or _is_borne_out(stating, its_end, line)):",
+            "or is_borne_out(stating, its_end, line)):",
             "or True):",
         ),
     ),
@@ -3041,13 +3065,17 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/last_epochs.py",
         "tests/unit/partition/test_batches_elsewhere.py",
         (
             "epochs: one of two last batches whose epochs contradict each other has the right one",
             "least = find_least_epoch(copy, end)",
             "least = UNKNOWN",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_batches_elsewhere.py",
         (
             "epochs: a copy that lost counts by what is left of it",
             "named[loser] = find_latest_epoch(copies[loser], fence.end)",
@@ -3082,7 +3110,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/doubts.py",
         _SEAMS,
         (
             "seams: a copy with other batches where its epoch began is no leader that wrote nothing",
@@ -3101,7 +3129,7 @@ LOOSENED = [
         ),
         (
             "seams: an end that its own checkpoint contradicts is said",
-            "doubts = [explain_old_end(copy) for copy in copies if _has_old_end(copy)]",
+            "doubts = [explain_old_end(copy) for copy in copies if has_old_end(copy)]",
             "doubts = []",
         ),
     ),
@@ -3170,7 +3198,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         _SEAMS,
         (
             "seams: a torn header at the end bears out a line of the checkpoint",
@@ -3419,13 +3447,17 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/histories.py",
+        "partition/divergence.py",
         "tests/unit/partition/test_stale_ends.py",
         (
             "histories: a last batch with a wrong epoch does not hide a line that contradicts its copy",
             "last = find_believed_last(bare)",
             "last = bare.last_batch",
         ),
+    ),
+    *_of(
+        "partition/histories.py",
+        "tests/unit/partition/test_stale_ends.py",
         (
             "histories: copies that note one epoch at one offset agree below it",
             "max(starts, default=0)",

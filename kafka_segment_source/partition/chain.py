@@ -31,9 +31,10 @@ from kafka_segment_source.logdir.segments import DropKind, DroppedSegment, Hole,
 from kafka_segment_source.partition.chain_warnings import warn_of_chain
 from kafka_segment_source.partition.choice import DAMAGED, choose
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.doubts import find_doubts
 from kafka_segment_source.partition.fences import explain_fence
 from kafka_segment_source.partition.foreign_segments import refuse_foreign_segments
-from kafka_segment_source.partition.histories import find_doubts, find_fences
+from kafka_segment_source.partition.histories import find_fences
 from kafka_segment_source.partition.holding import ListedCopy, find_held_spans
 from kafka_segment_source.partition.twins import (
     find_hidden_batches,

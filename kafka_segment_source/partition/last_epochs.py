@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafka_segment_source.epoch_checkpoint import Epochs
-from kafka_segment_source.logdir.leader_epochs import epoch_at
+from kafka_segment_source.kafka_format import MAX_OFFSET
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
 from kafka_segment_source.logdir.probe import BatchHeader
-from kafka_segment_source.partition.batch_pairs import CONFLICT, SAME, find_following, relate_batches, walk_backward
+from kafka_segment_source.partition.batch_pairs import (
+    CONFLICT,
+    SAME,
+    find_following,
+    find_least_epoch,
+    relate_batches,
+    walk_backward,
+)
 from kafka_segment_source.partition.copy_tail import LastEpoch
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.twins import has_damaged_twin
@@ -131,3 +139,23 @@ def find_before_last(copy: CopyView) -> BatchHeader | None:
     """Finds the batch before the last one of a copy. None if its neighbours bear none out."""
     last = copy.last_batch
     return None if last is None else next(walk_backward(copy, last.base_offset), None)
+
+
+def has_old_end(copy: CopyView) -> bool:
+    """Whether the last batch of a copy is of an earlier leader epoch than its checkpoint states there."""
+    last = find_believed_last(copy)
+    return last is not None and 0 <= last.leader_epoch < epoch_at(copy.epochs, last.base_offset)
+
+
+def find_latest_epoch(copy: CopyView, end: int = MAX_OFFSET) -> int:
+    """Returns the latest leader epoch that a copy names below an offset, or UNKNOWN.
+
+    Of two last batches whose epochs contradict each other, one is right. So is one of two epochs that copies state for
+    a last batch. So it names the earlier one at least.
+    """
+    least = find_least_epoch(copy, end)
+    if end > copy.end:
+        least = max(least, copy.last_epoch.least, copy.last_epoch.behind)
+    last = next(walk_backward(copy, end), None)
+    lines = [epoch for epoch, start in find_believed_lines(copy) if start < end]
+    return max(least, UNKNOWN if last is None else last.leader_epoch, lines[-1] if lines else UNKNOWN)

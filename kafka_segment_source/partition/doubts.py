@@ -1,0 +1,62 @@
+"""Says which copies may have batches that a later leader does not have, where nothing proves it.
+
+Comes in: the copies of one partition, between which `histories.py` found no more contradictions. Goes out: sentences
+for the warnings of a plan, or a PathError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_segment_source.data_loss import allow_loss
+from kafka_segment_source.errors import PathError
+from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.divergence import find_contradicting_line, is_borne_out
+from kafka_segment_source.partition.fences import explain_contradiction, explain_doubt, explain_old_end
+from kafka_segment_source.partition.last_epochs import find_believed_last, find_latest_epoch, has_old_end
+from kafka_segment_source.partition.missing import read_last_offset
+
+
+def find_doubts(copies: Sequence[CopyView]) -> list[str]:
+    """Returns one sentence for each copy whose last batches a later leader may lack, where nothing proves it. What a
+    checkpoint says of offsets from where on its copy has lost does not count, nor what a later leader contradicts.
+
+    A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
+    checkpoint has something else there, or has lost its end, unless failOnDataLoss=false.
+    """
+    doubts = [explain_old_end(copy) for copy in copies if has_old_end(copy)]
+    for copy in copies:
+        said = []
+        for other in copies:
+            line = None if other is copy else find_contradicting_line(other, other.end, copy, copy.end)
+            if line is None or line[0] >= min(copy.end, other.log.offsets.end) or is_borne_out(other, other.end, line):
+                continue
+            if any(
+                _has_later_leader(third, other) and _has_end_of(third, copy) for third in copies if third is not copy
+            ):
+                continue
+            if other.end > line[0] or not other.tail.is_clean or _has_lost_end(other, line[0]):
+                allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
+            said.append(explain_doubt(copy, other, *line))
+        doubts += said[:1]
+    return doubts
+
+
+def _has_later_leader(copy: CopyView, other: CopyView) -> bool:
+    """Whether a copy names a later leader epoch than another one does."""
+    return find_latest_epoch(copy) > find_latest_epoch(other)
+
+
+def _has_end_of(copy: CopyView, other: CopyView) -> bool:
+    """Whether a copy has the last batch of another one, or a later one of the same leader epoch."""
+    last = find_believed_last(other)
+    batch = None if last is None else copy.batch_at(last.base_offset)
+    return last is not None and batch is not None and 0 <= batch.leader_epoch == last.leader_epoch
+
+
+def _has_lost_end(copy: CopyView, offset: int) -> bool:
+    """Whether a copy had something at or above an offset: an index file without its `.log` has an entry there, or its
+    checkpoint says that its last epoch began after the end of its files."""
+    latest = map(read_last_offset, copy.log.beside.orphans)
+    end = max([copy.end, *(segment.base_offset for segment in copy.log.segments[-1:])])
+    return copy.epochs[-1][1] > end or any(last is not None and last >= offset for last in latest)
