@@ -1122,7 +1122,7 @@ LOOSENED = [
         ),
         (
             "contests: so does the first batch of the next file",
-            "else copy.batch_at(segment.span.end)",
+            "else copy.batch_at(surveyed.segment.span.end)",
             "else None",
         ),
     ),
@@ -3170,8 +3170,8 @@ LOOSENED = [
         _IN_DOUBT,
         (
             "doubt: what is gone without a trace explains no damaged batch",
-            "return UNKNOWN if is_unexplained and",
-            "return UNKNOWN if False and is_unexplained and",
+            "if not is_unexplained:",
+            "if True:",
         ),
         (
             "doubt: damage beside a compacted copy without a batch is said, of a compacted copy too",

@@ -69,6 +69,7 @@ class CopyView:
         self._ends: dict[str, int | None] = {}
         self._surveys: dict[str, Survey] = {}
         self._strays: dict[str, Sequence[Stray]] = {}
+        self.left_out: dict[str, Sequence[BatchHeader]] = {}  # by file, as `left_out_batches.py` found them
 
     @property
     def start(self) -> int:

@@ -15,26 +15,33 @@ from collections.abc import Iterator
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
-from kafka_segment_source.logdir.segments import Segment
+from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.survey import LeftOut
+from kafka_segment_source.partition.survey import LeftOut, Survey
 
 
 def find_left_out_batches(copy: CopyView) -> Iterator[BatchHeader]:
     """Yields the batches between sound ones that were left out of the files of a copy that were read whole."""
     for segment in copy.log.segments:
         surveyed = copy.survey_of(segment)
-        for place in () if surveyed is None else surveyed.left_out_places():
-            header = None if place.gap.is_empty else _read_header(copy, segment, place)
-            if header is not None and _is_borne_out(copy, segment, header):
-                yield header
+        if surveyed is not None and segment.path not in copy.left_out:
+            copy.left_out[segment.path] = _find_in_file(copy, surveyed)
+        yield from copy.left_out.get(segment.path, ())
 
 
-def _read_header(copy: CopyView, segment: Segment, place: LeftOut) -> BatchHeader | None:
+def _find_in_file(copy: CopyView, surveyed: Survey) -> list[BatchHeader]:
+    places = [place for place in surveyed.left_out_places() if not place.gap.is_empty]
+    if not places:
+        return []
+    with copy.open_view(surveyed.segment) as view:
+        headers = [_read_header(view, place) for place in places]
+    return [header for header in headers if header is not None and _is_borne_out(copy, surveyed, header)]
+
+
+def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
     """Returns the header of the batch with which damage begins, with the offsets that belong to it. None if nothing
     shows which they are."""
-    with copy.open_view(segment) as view:
-        header, whole = view.probe.torn(place.start), view.probe.proven(place.start)
+    header, whole = view.probe.torn(place.start), view.probe.proven(place.start)
     if header is None or header.magic != MAGIC_V2:
         return None
     if whole is None:
@@ -44,10 +51,9 @@ def _read_header(copy: CopyView, segment: Segment, place: LeftOut) -> BatchHeade
     return whole._replace(base_offset=held.start, last_offset=held.end - 1) if held == place.gap else None
 
 
-def _is_borne_out(copy: CopyView, segment: Segment, header: BatchHeader) -> bool:
+def _is_borne_out(copy: CopyView, surveyed: Survey, header: BatchHeader) -> bool:
     """Whether the leader epoch of a batch lies between those of the sound batches around it."""
-    surveyed = copy.survey(segment)
     at = surveyed.first_from(header.base_offset)
     before = surveyed.header(at - 1).leader_epoch if at else 0
-    after = surveyed.header(at) if at < surveyed.batches.shape[1] else copy.batch_at(segment.span.end)
+    after = surveyed.header(at) if at < surveyed.batches.shape[1] else copy.batch_at(surveyed.segment.span.end)
     return after is not None and max(before, 0) <= header.leader_epoch <= after.leader_epoch

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ class LeftOut(NamedTuple):
     gap: OffsetRange
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Survey:
     """The sound batches of a segment that reach into the wanted offsets, int64[FIELDS, n], in order.
 
@@ -115,6 +116,10 @@ class Survey:
 
     def left_out_places(self) -> list[LeftOut]:
         """Returns where damage was left out, in order."""
+        return self._left_out_places
+
+    @cached_property
+    def _left_out_places(self) -> list[LeftOut]:
         reached = max(self.offsets.start, self.segment.base_offset)
         end = -1 if self.segment.is_last else self.segment.span.end
         batches = zip(self.batches[batch_headers.POSITION].tolist(), self.firsts.tolist(), strict=True)

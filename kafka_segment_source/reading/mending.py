@@ -215,8 +215,10 @@ class Surveyed:
         if file.segment.path == self.preferred and extent.holding >= THIN:
             return WHOLE + 1
         is_unexplained = extent.holding == VOID and not (self._may_have_gaps or file.has_thinned_batches)
-        beside = [found for found in self.found if not found[1].offsets.intersect(extent.offsets).is_empty]
-        return UNKNOWN if is_unexplained and any(is_damaged_batch(*found) for found in beside) else extent.holding
+        if not is_unexplained:
+            return extent.holding
+        beside = (found for found in self.found if not found[1].offsets.intersect(extent.offsets).is_empty)
+        return UNKNOWN if any(is_damaged_batch(*found) for found in beside) else extent.holding
 
 
 def survey_copies(
