@@ -45,8 +45,11 @@ def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
     if header is None or header.magic != MAGIC_V2:
         return None
     if whole is None:
-        is_in_place = header.base_offset == place.gap.start and header.last_offset < place.gap.end
-        return header if is_in_place else None
+        if header.base_offset != place.gap.start:
+            return None
+        # its last offset may be what is damaged
+        is_certain = header.last_offset + 1 == place.gap.end
+        return header if is_certain else header._replace(last_offset=header.base_offset)
     held = OffsetRange(place.gap.start, place.gap.start + whole.last_offset - whole.base_offset + 1)
     return whole._replace(base_offset=held.start, last_offset=held.end - 1) if held == place.gap else None
 

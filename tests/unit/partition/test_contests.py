@@ -553,3 +553,17 @@ def test_a_line_that_a_later_leader_without_the_end_does_not_contradict(order: S
     (tmp_path / "A" / "t-0" / f"{0:020d}.index").write_bytes((3).to_bytes(4) + (78).to_bytes(4))
     with pytest.raises(PathError, match="began at offset 0, and that copy has something else there"):
         read([paths[name] for name in order])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_batch_that_states_a_later_last_offset(turn: int, tmp_path: Path) -> None:
+    """Compaction has removed what lies behind it. The other copy still has that, of the next leader."""
+    data = bytearray(join(COMMON, (1, 1, 3, "led"), (4, 4, 4, "last")))
+    data[len(join(COMMON)) + 26] ^= 1  # the last byte of lastOffsetDelta
+    paths = [
+        write_unnoted(tmp_path / "A", bytes(data)),
+        write_unnoted(tmp_path / "B", join(COMMON, (2, 2, 4, "next"), (3, 3, 4, "then"))),
+    ]
+    for path in paths:
+        (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
+    assert read(paths[::turn]) == [b"all0", b"next0", b"then0", b"last0"]
