@@ -1136,8 +1136,13 @@ LOOSENED = [
         "tests/unit/partition/test_contests.py",
         (
             "contests: what an earlier leader wrote is no copy of a batch that was left out as damage",
-            "for stating, bare in ((one, other), (other, one)):",
-            "for stating, bare in ():",
+            "for header in find_left_out_batches(stating):",
+            "for header in ():",
+        ),
+        (
+            "contests: what bears a left-out batch out is used too",
+            "if header.last_offset + 1 >= its_end or not",
+            "if header.base_offset >= its_end or not",
         ),
         (
             "contests: of one batch with two epochs, the epoch is what is damaged",

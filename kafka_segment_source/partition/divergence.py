@@ -68,7 +68,7 @@ def find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int
             divergences.append(Divergence(min(agreed, offset), offset, epochs, is_proven))
     for offset, epochs in _find_unnoted_batches(one, one_end, other, other_end, proven.agreed or 0):
         divergences.append(Divergence(min(agreed, offset), offset, epochs, is_proven))
-    for offset, epochs in _find_left_out_contradictions(one, other, proven.agreed or 0, min(one_end, other_end)):
+    for offset, epochs in _find_left_out_contradictions(one, one_end, other, other_end, proven.agreed or 0):
         divergences.append(Divergence(min(agreed, offset), offset, epochs, is_proven))
     return min(divergences, key=lambda divergence: divergence.first, default=None)
 
@@ -99,14 +99,16 @@ def find_contradicting_line(stating: CopyView, its_end: int, bare: CopyView, bar
     return line[1], (last.leader_epoch, line[0])
 
 
-def _find_left_out_contradictions(one: CopyView, other: CopyView, start: int, end: int) -> Iterator[Line]:
-    """Yields from where on a batch that was left out of one copy as damage contradicts a batch of the other one.
-
-    start, end: the offsets where both are compared.
-    """
-    for stating, bare in ((one, other), (other, one)):
+def _find_left_out_contradictions(
+    one: CopyView, one_end: int, other: CopyView, other_end: int, start: int
+) -> Iterator[Line]:
+    """Yields from where on a batch that was left out of one copy as damage contradicts a batch of the other one, at
+    `start` or above. The batch behind it bears it out, so that one must be used too."""
+    for stating, its_end, bare, bare_end in ((one, one_end, other, other_end), (other, other_end, one, one_end)):
         for header in find_left_out_batches(stating):
-            batch = bare.batch_at(header.base_offset) if start <= header.base_offset < end else None
+            if header.last_offset + 1 >= its_end or not start <= header.base_offset < bare_end:
+                continue
+            batch = bare.batch_at(header.base_offset)
             if batch is None or batch.base_offset > header.last_offset or batch.crc == header.crc:
                 continue  # of the same batch with another epoch, the epoch is what is damaged
             if 0 <= batch.leader_epoch != header.leader_epoch:

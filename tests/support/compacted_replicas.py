@@ -483,8 +483,8 @@ def states_leader(replica: Replica, offset: int) -> bool:
     and their epochs bear out its own. Compaction left no gap before it, nor behind it if it was moved."""
     at = next(at for at, held in enumerate(replica.held) if held.batch.base <= offset <= held.batch.last)
     held, around = replica.held[at], [*replica.held[max(at - 1, 0) : at], *replica.held[at + 1 : at + 2]]
-    is_first = at == 0 or held.batch.base in replica.rolls
-    reached = held.batch.base if is_first else replica.held[at - 1].batch.last + 1
+    reached = replica.held[at - 1].batch.last + 1 if at else replica.rolls[0]
+    reached = held.batch.base if held.batch.base in replica.rolls else reached
     epochs = [each.stated for each in around]
     is_between = at + 1 < len(replica.held) and epochs == sorted(epochs) and epochs[-1] >= held.stated >= epochs[0]
     is_sound = all(each.whole and not replica.is_emptied_at(each.batch.base) for each in around)

@@ -566,4 +566,5 @@ def test_a_damaged_batch_that_states_a_later_last_offset(turn: int, tmp_path: Pa
     ]
     for path in paths:
         (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
-    assert read(paths[::turn]) == [b"all0", b"next0", b"then0", b"last0"]
+    rows = kafkaseg.scan(paths[::turn], ["value"], mode="DROPMALFORMED").read_all()["value"].to_pylist()
+    assert rows == [b"all0", b"next0", b"then0", b"last0"]
