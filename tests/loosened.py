@@ -1112,6 +1112,47 @@ LOOSENED = [
         ),
     ),
     *_of(
+        "logdir/probe.py",
+        "tests/unit/partition/test_contests.py",
+        (
+            "contests: a header has its place but for one bit",
+            "if wrong_bits > 1:",
+            "if wrong_bits > 0:",
+        ),
+    ),
+    *_of(
+        "partition/copy_view.py",
+        "tests/unit/partition/test_contests.py",
+        (
+            "contests: no epoch lies below -1",
+            "(last := self.last_batch) is not None and last.leader_epoch < UNKNOWN",
+            "(last := self.last_batch) is not None and False",
+        ),
+    ),
+    *_of(
+        "partition/copy_tail.py",
+        "tests/unit/partition/test_contests.py",
+        (
+            "contests: zeros before what is left of a batch are no preallocated room",
+            "is_clean = surveyed.faults[-1] is None and not",
+            "is_clean = not",
+        ),
+    ),
+    *_of(
+        "partition/twins.py",
+        "tests/unit/partition/test_contests.py",
+        (
+            "contests: a damaged header is that of its twin but for one bit",
+            "bit_count() <= 1",
+            "bit_count() < 1",
+        ),
+        (
+            "contests: a batch that the end of the file cuts has a twin too",
+            "if segment.is_last:  # a batch that the end of the file cuts was not left out",
+            "if False:",
+        ),
+    ),
+    *_of(
         "partition/left_out_batches.py",
         "tests/unit/partition/test_contests.py",
         (
@@ -1126,8 +1167,8 @@ LOOSENED = [
         ),
         (
             "contests: a damaged batch has its place if its header states the next offset",
-            "if header.base_offset != place.gap.start:",
-            "if True:",
+            "if whole is None and header is not None:",
+            "if False:",
         ),
         (
             "contests: the batches around a left-out one bear out its epoch",
@@ -2060,8 +2101,8 @@ LOOSENED = [
         _SEAMS,
         (
             "seams: a header is that of a batch whose offsets alone are missing, whatever offset it states",
-            "return any(read == header or (gap == missing and read[8:] == header[8:]) for read, gap in found)",
-            "return any(read == header for read, gap in found)",
+            "return any(_is_same(read, header) or (gap == missing and read[8:] == header[8:]) for read, gap in found)",
+            "return any(_is_same(read, header) for read, gap in found)",
         ),
     ),
     *_of(

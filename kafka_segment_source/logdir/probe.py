@@ -109,6 +109,21 @@ class HeaderProbe:
             return None
         return _parse_header(data.ljust(kafka_format.BATCH_OVERHEAD, b"\0"), position, sys.maxsize)
 
+    def repaired(self, position: int, base_offset: int) -> BatchHeader | None:
+        """Returns the header at a position if it is that of a batch of magic 2 at `base_offset`, but for one bit of its
+        base offset or its magic: with these two set right. Other fields may be impossible. If the end of the file cuts
+        the header, fields behind the magic are 0."""
+        data = self._read_bytes(position, kafka_format.BATCH_OVERHEAD)
+        if len(data) < kafka_format.MAGIC_END or not any(data[: kafka_format.MAGIC_END]):
+            return None
+        header = _unpack_v2(data.ljust(kafka_format.BATCH_OVERHEAD, b"\0"), position)
+        base = int.from_bytes(data[:8])
+        wrong_bits = (base ^ base_offset).bit_count() + (header.magic ^ kafka_format.MAGIC_V2).bit_count()
+        if wrong_bits > 1:
+            return None
+        last = base_offset + header.last_offset - header.base_offset
+        return header._replace(base_offset=base_offset, last_offset=last, magic=kafka_format.MAGIC_V2)
+
     def proven(self, position: int) -> BatchHeader | None:
         """Returns the header at a position if the CRC of its batch holds; unless CRCs are off, as `at` does."""
         header = self.at(position)
@@ -217,11 +232,15 @@ def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
 def _parse_v2(data: bytes, position: int) -> BatchHeader | None:
     if len(data) < kafka_format.BATCH_OVERHEAD:
         return None
+    header = _unpack_v2(data, position)
+    is_possible = header.size >= kafka_format.MIN_BATCH_LENGTH + kafka_format.LOG_OVERHEAD
+    return header if is_possible and header.last_offset >= header.base_offset and header.count >= 0 else None
+
+
+def _unpack_v2(data: bytes, position: int) -> BatchHeader:
     base, length, epoch, magic, crc, attributes, delta, first, latest, _, _, _, count = (
         kafka_format.BATCH_HEADER.unpack(data)
     )
-    if length < kafka_format.MIN_BATCH_LENGTH or delta < 0 or count < 0:
-        return None
     size = length + kafka_format.LOG_OVERHEAD
     return BatchHeader(position, size, magic, crc, attributes, base, base + delta, latest, count, epoch, first)
 

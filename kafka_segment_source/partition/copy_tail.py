@@ -111,7 +111,7 @@ def _find_torn_tail(log: PartitionLog, segment: Segment, policy: Policy) -> Tail
     last = surveyed.last
     position = 0 if last is None else last.end
     with InputFile(segment.path, segment.storage, segment.version) as file:
-        is_clean = not any(file.read_at(position, MAGIC_END))
+        is_clean = surveyed.faults[-1] is None and not any(file.read_at(position, MAGIC_END))
     end = segment.base_offset if last is None else last.last_offset + 1
     count = surveyed.batches.shape[1]
     expected = surveyed.header(count - 2).last_offset + 1 if count > 1 else None

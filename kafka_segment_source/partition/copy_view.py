@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafka_segment_source.partition.survey import LeftOut, Rows, Survey
 
 _MOST_ANSWERS = 8  # that are kept of a segment: without an index file, each search would begin at its first batch
+_POSITIVE = 2**31 - 1  # the bits of a leader epoch without its sign
 _MOST_WALKED = 64 * 1024 * 1024  # bytes to walk for the end of a segment; a broker's index leaves 4 KiB
 
 
@@ -135,21 +136,27 @@ class CopyView:
         return self._epochs
 
     def header_behind(self) -> BatchHeader | None:
-        """Returns the header right behind the copy's last whole batch, if it states just the next offset. Its own batch
-        is damaged, or torn."""
+        """Returns the header right behind the copy's last whole batch, if it states just the next offset, but for one
+        bit. Its own batch is damaged, or torn."""
         if self.tail.is_clean:
             return None
         with self.open_view(self.log.segments[-1]) as view:
-            header = view.probe.torn(self.tail.position)
-        return header if header is not None and header.base_offset == self.tail.end else None
+            header = view.probe.repaired(self.tail.position, self.tail.end) or view.probe.torn(self.tail.position)
+        if header is None or header.base_offset != self.tail.end:
+            return None
+        return header._replace(last_offset=max(header.base_offset, header.last_offset))
 
     def find_epoch_behind(self) -> int:
         """Returns the latest leader epoch that a torn or damaged batch behind the last whole one states, or one with a
-        wrong offset in the last file. UNKNOWN if there is none."""
+        wrong offset in the last file, or the last one itself, if the sign of its epoch is wrong. UNKNOWN if there is
+        none."""
         header = self.header_behind()
         batches = [stray.batch for stray in self.tail.strays if not self.has_at_its_place(stray.batch)]
         batches += [header] if header is not None else []
-        return max((batch.leader_epoch for batch in batches if batch.magic == MAGIC_V2), default=UNKNOWN)
+        epochs = [batch.leader_epoch for batch in batches if batch.magic == MAGIC_V2]
+        if (last := self.last_batch) is not None and last.leader_epoch < UNKNOWN:
+            epochs.append(last.leader_epoch & _POSITIVE)
+        return max(epochs, default=UNKNOWN)
 
     def segment_of(self, offset: int) -> Segment | None:
         """Returns the segment that may hold an offset, by names."""

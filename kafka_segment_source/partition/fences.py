@@ -53,19 +53,21 @@ def explain_undecided_epoch(
     """
     copy = copies[at]
     last = copy.last_batch
-    assert last is not None
     differing = [fence for fence in (*fences, *others) if fence not in fences or fence not in others]
     fence = min(differing, key=lambda fence: fence.first)
     one, other = copies[fence.loser], copies[fence.winner]
     rival = f"the leader-epoch-checkpoint there ends with {copy.epochs[-1][0]}" if copy.epochs else ""
+    stated = UNKNOWN if last is None else last.leader_epoch
+    what = f"the last batch of {_quote(copy)} is of leader epoch {stated}"
+    if last is None:
+        what = f"{_quote(copy)} has no whole batch"
     if copy.last_epoch.is_disputed:
         rival = f"another copy has it with {copy.last_epoch.least}"
-    elif (behind := copy.find_epoch_behind()) > max(last.leader_epoch, *(epoch for epoch, _ in copy.epochs), UNKNOWN):
-        rival = f"damaged bytes behind it state {behind}"
+    elif (behind := copy.find_epoch_behind()) > max(stated, *(epoch for epoch, _ in copy.epochs), UNKNOWN):
+        rival = f"damaged bytes there state {behind}"
     return (
-        f"{_state_difference(one, other, fence.first)}, and nothing says which one counts: the last batch of"
-        f" {_quote(copy)} is of leader epoch {last.leader_epoch}, and {rival}: one of the two is older than the other, or"
-        " the epoch is damaged; give one of the paths"
+        f"{_state_difference(one, other, fence.first)}, and nothing says which one counts: {what}, and {rival}: one of the"
+        " two is older than the other, or the epoch is damaged; give one of the paths"
     )
 
 

@@ -2,7 +2,8 @@
 
 Comes in: a copy, of which some files were read whole. Goes out: headers, with the offsets that belong to the batches.
 
-A damaged or torn batch has a sound header if that states the offset after the batch before it. A whole batch has its
+A damaged or torn batch has a sound header if that states the offset after the batch before it, but for one bit: the
+length, or what follows it, may be what is damaged. A whole batch has its
 place where just as many offsets are missing as it has: then its base offset alone is wrong, which no CRC covers. Two
 numbers that fit are no accident. No CRC covers the leader epoch either, and epochs never fall along a log. So the
 batches around must bear it out.
@@ -41,15 +42,13 @@ def _find_in_file(copy: CopyView, surveyed: Survey) -> list[BatchHeader]:
 def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
     """Returns the header of the batch with which damage begins, with the offsets that belong to it. None if nothing
     shows which they are."""
-    header, whole = view.probe.torn(place.start), view.probe.proven(place.start)
-    if header is None or header.magic != MAGIC_V2:
-        return None
-    if whole is None:
-        if header.base_offset != place.gap.start:
-            return None
+    header, whole = view.probe.repaired(place.start, place.gap.start), view.probe.proven(place.start)
+    if whole is None and header is not None:
         # its last offset may be what is damaged
         is_certain = header.last_offset + 1 == place.gap.end
         return header if is_certain else header._replace(last_offset=header.base_offset)
+    if whole is None or whole.magic != MAGIC_V2:
+        return None
     held = OffsetRange(place.gap.start, place.gap.start + whole.last_offset - whole.base_offset + 1)
     return whole._replace(base_offset=held.start, last_offset=held.end - 1) if held == place.gap else None
 

@@ -107,13 +107,20 @@ def has_damaged_twin(copy: CopyView, batch: BatchHeader) -> bool:
     segment = copy.segment_of(batch.base_offset)
     if segment is None or not segment.size or batch.magic != MAGIC_V2:
         return False
-    places = copy.survey(segment).left_out_places()
+    places = [(place.start, place.gap) for place in copy.survey(segment).left_out_places()]
+    if segment.is_last:  # a batch that the end of the file cuts was not left out
+        places.append((copy.tail.position, OffsetRange(0, 0)))
     missing = OffsetRange(batch.base_offset, batch.last_offset + 1)
     length = batch.size - LOG_OVERHEAD
     header = _HEADER.pack(batch.base_offset, length, batch.leader_epoch, batch.magic, batch.crc)
     with InputFile(segment.path, segment.storage, segment.version) as file:
-        found = [(bytes(file.read_at(place.start, len(header))), place.gap) for place in places]
-    return any(read == header or (gap == missing and read[8:] == header[8:]) for read, gap in found)
+        found = [(bytes(file.read_at(start, len(header))), gap) for start, gap in places]
+    return any(_is_same(read, header) or (gap == missing and read[8:] == header[8:]) for read, gap in found)
+
+
+def _is_same(read: bytes, header: bytes) -> bool:
+    """Whether two headers are the same, but for one bit."""
+    return len(read) == len(header) and (int.from_bytes(read) ^ int.from_bytes(header)).bit_count() <= 1
 
 
 def find_lost_strays(

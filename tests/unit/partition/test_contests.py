@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
+from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, PathError
 from tests.unit.partition.test_stale_ends import make_batch, read, write_replica
 
 Batch = tuple[int, int, int, str]  # first offset, last one, leader epoch, who wrote it
+Line = tuple[int, int]  # leader epoch, first offset
 COMMON, STALE, LED, LAST = (0, 0, 2, "all"), (1, 1, 4, "stale"), (1, 1, 2, "led"), (2, 2, 5, "led")
 LINES = [(2, 0), (5, 2)]
 ORDERS = list(permutations("ABC"))
@@ -377,7 +378,7 @@ def test_a_damaged_last_batch_that_names_the_latest_leader(
     paths = [write_unnoted(tmp_path / "A", data), write_unnoted(tmp_path / "B", join(COMMON, STALE))]
     if is_noted:
         (tmp_path / "A" / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n2 0\n")
-    with pytest.raises(PathError, match="and damaged bytes behind it state 5"):
+    with pytest.raises(PathError, match="and damaged bytes there state 5"):
         read(paths[::turn])
 
 
@@ -568,3 +569,105 @@ def test_a_damaged_batch_that_states_a_later_last_offset(turn: int, tmp_path: Pa
         (path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 5\n")
     rows = kafkaseg.scan(paths[::turn], ["value"], mode="DROPMALFORMED").read_all()["value"].to_pylist()
     assert rows == [b"all0", b"next0", b"then0", b"last0"]
+
+
+def flip(data: bytes, *bits: int) -> bytes:
+    """Flips bits of bytes: byte * 8 + bit, 0 being the lowest bit of a byte."""
+    flipped = bytearray(data)
+    for bit in bits:
+        flipped[bit // 8] ^= 1 << bit % 8
+    return bytes(flipped)
+
+
+# the sign of baseOffset, length and lastOffsetDelta; a length below the least one; the magic
+IMPOSSIBLE = [7, 71, 191, 94, *range(128, 136)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("lines", [None, [(2, 0)]])
+@pytest.mark.parametrize("bit", IMPOSSIBLE)
+def test_an_impossible_header_of_a_last_batch(bit: int, lines: list[Line] | None, turn: int, tmp_path: Path) -> None:
+    """Its place and its leader are certain but for one bit. So what an earlier leader wrote there is no copy of it."""
+    leader = write_replica(tmp_path / "A", {0: join(COMMON) + flip(join((1, 2, 4, "led")), bit)}, lines or [])
+    if lines is None:
+        (leader / "t-0" / "leader-epoch-checkpoint").unlink()
+    paths = [leader, write_unnoted(tmp_path / "B", join(COMMON, (1, 1, 3, "stale")))]
+    for start, end in [(0, 3), (1, 2)]:
+        with pytest.raises((DataError, DataLossError, PathError)):
+            read_part(paths[::turn], start, end)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("bit", IMPOSSIBLE)
+def test_an_impossible_header_between_sound_batches(bit: int, turn: int, tmp_path: Path) -> None:
+    data = join(COMMON) + flip(join((1, 2, 4, "led")), bit) + join((3, 3, 4, "last"))
+    paths = [
+        write_unnoted(tmp_path / "A", data),
+        write_unnoted(tmp_path / "B", join(COMMON, (1, 1, 3, "stale"))),
+    ]
+    for start, end in PARTS:
+        with pytest.raises(DataError):
+            read_part(paths[::turn], start, end)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_the_only_batch_of_the_last_file_names_the_latest_leader(turn: int, tmp_path: Path) -> None:
+    batches = [COMMON, (1, 1, 3, "led")]
+    last = flip(join((2, 3, 6, "last")), 94)
+    paths = [
+        write_replica(tmp_path / "A", {0: join(*batches), 2: last}, [(2, 0)]),
+        write_unnoted(tmp_path / "B", join(COMMON, (1, 2, 5, "stale"))),
+    ]
+    with pytest.raises(PathError, match="nothing says which one counts"):
+        read(paths[::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_last_epoch_with_a_wrong_sign(turn: int, tmp_path: Path) -> None:
+    """A batch of magic 2 has no epoch below -1."""
+    data = join(COMMON) + flip(join((1, 2, 4, "led")), 103)
+    assert read([write_unnoted(tmp_path / "A", data)]) == [b"all0", b"led0", b"led1"]
+    stale = write_unnoted(tmp_path / "B", join(COMMON, (1, 1, 3, "stale")))
+    with pytest.raises(PathError, match="damaged bytes there state 4"):
+        read([tmp_path / "A", stale][::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_only_damaged_bytes_name_a_leader(turn: int, tmp_path: Path) -> None:
+    """That copy has no whole batch."""
+    paths = [
+        write_unnoted(tmp_path / "A", join((0, 0, 2, "all"))[:-5]),
+        write_replica(tmp_path / "B", {0: join((0, 0, 1, "stale"))}, [(1, 0)]),
+    ]
+    with pytest.raises((PathError, DataLossError)):
+        read(paths[::turn])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("length", [17, 42, 53])
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_zeros_over_the_head_of_a_last_batch(is_apart: bool, length: int, turn: int, tmp_path: Path) -> None:
+    """What is left of the batch lies behind them: they are no room that was preallocated."""
+    hurt_batch = bytes(length) + join((1, 2, 6, "led"))[length:]
+    files = {0: join(COMMON), 1: hurt_batch} if is_apart else {0: join(COMMON) + hurt_batch}
+    paths = [
+        write_replica(tmp_path / "A", files, [(2, 0), (6, 1)]),
+        write_replica(tmp_path / "B", {0: join(COMMON, (1, 1, 2, "stale"))}, [(2, 0)]),
+    ]
+    with pytest.raises(PathError, match="that copy has something else there"):
+        read(paths[::turn])
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("bit", [140, 80, 91, 520])  # of the CRC, of the length, of the records
+def test_a_damaged_twin_shows_that_a_checkpoint_is_old(bit: int, turn: int, tmp_path: Path) -> None:
+    """The header of the batch is the same in the other copy but for one bit, and that copy notes its epoch."""
+    batches = [(0, 0, 0, "a"), (1, 1, 0, "b")]
+    last = join((2, 2, 1, "c"))
+    paths = [
+        write_replica(tmp_path / "A", {0: join(*batches) + last}, [(0, 0)]),
+        write_replica(tmp_path / "B", {0: join(*batches) + flip(last, bit)}, [(0, 0), (1, 2)]),
+    ]
+    assert read(paths[::turn]) == [b"a0", b"b0", b"c0"]
