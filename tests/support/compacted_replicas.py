@@ -432,9 +432,10 @@ def contradicts_its_lines(replica: Replica) -> bool:
 def shows_epoch(replica: Replica, other: Replica) -> bool:
     """Whether another replica shows that the last batch of a replica is of the epoch that it states, which its epoch
     file lacks: the other one has the batch and notes that epoch there, and no later one before, or has it with no epoch
-    file."""
+    file. A damaged batch is not known to be the same one if compaction has left other records of it."""
     last = replica.held[-1]
     same = [held for held in other.held if held.batch == last.batch and not is_behind_damage(other, held)]
+    same = [held for held in same if held.whole or held.kept == last.kept]
     if not other.has_lines:
         return any(held.whole and held.kept == last.kept and held.stated == last.stated for held in same)
     before = replica.held[-2:-1]
@@ -494,8 +495,8 @@ def states_leader(replica: Replica, offset: int) -> bool:
 
 def shows_parting(replica: Replica, start: int, offset: int) -> bool:
     """Whether a replica has a whole batch, or a line of its epoch file, that begins from `start` to `offset`, or an
-    epoch file that lacks none of its epochs. Another replica has another history from `start` on."""
-    if replica.has_lines and max(replica.lines, default=-1) >= replica.named():
+    epoch file that lacks none of its epochs, without compaction. Another replica has another history from there on."""
+    if replica.has_lines and not replica.is_cleaned and max(replica.lines, default=-1) >= replica.named():
         return True
     bases = [held.batch.base for held in replica.held if held.whole or states_leader(replica, held.batch.base)]
     return any(start <= base <= offset for base in [*bases, *(replica.lines.values() if replica.has_lines else ())])

@@ -373,7 +373,7 @@ def test_an_index_without_its_log_beside_a_torn_batch(turn: int, tmp_path: Path)
 
 
 @TURNS
-@pytest.mark.parametrize("base", [4, 7, 13, 5 + (1 << 40)])
+@pytest.mark.parametrize("base", [4, 7, 13, 5 + (1 << 40), 1_000_001])
 def test_a_wrong_offset_right_before_a_stale_end(base: int, turn: int, tmp_path: Path) -> None:
     """The rest of the header is that of the other copy's batch, and just its offsets are missing."""
     led = {2: "[2-4 e0] [5-7 e0] [8-10 e1] [11-13 e1]"}
