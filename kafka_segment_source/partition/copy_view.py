@@ -140,8 +140,12 @@ class CopyView:
         bit. Its own batch is damaged, or torn."""
         if self.tail.is_clean:
             return None
+        position = self.tail.position
         with self.open_view(self.log.segments[-1]) as view:
-            header = view.probe.repaired(self.tail.position, self.tail.end) or view.probe.torn(self.tail.position)
+            header = view.probe.torn(position)
+            known = self.last_batch or header
+            if known is None or known.magic == MAGIC_V2:  # in older formats the CRC stands in the place of an epoch
+                header = view.probe.repaired(position, self.tail.end) or header
         if header is None or header.base_offset != self.tail.end:
             return None
         return header._replace(last_offset=max(header.base_offset, header.last_offset))

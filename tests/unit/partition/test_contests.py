@@ -10,6 +10,7 @@ import pytest
 
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, PathError
+from tests.support import writer
 from tests.unit.partition.test_stale_ends import make_batch, read, write_replica
 
 Batch = tuple[int, int, int, str]  # first offset, last one, leader epoch, who wrote it
@@ -671,3 +672,17 @@ def test_a_damaged_twin_shows_that_a_checkpoint_is_old(bit: int, turn: int, tmp_
         write_replica(tmp_path / "B", {0: join(*batches) + flip(last, bit)}, [(0, 0), (1, 2)]),
     ]
     assert read(paths[::turn]) == [b"a0", b"b0", b"c0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_damaged_end_of_an_old_format(count: int, magic: int, turn: int, tmp_path: Path) -> None:
+    """The CRC of a message stands where a batch has its epoch. So it is no later leader than the one of the others."""
+    messages = [writer.message(at, b"k", b"v%d" % at, magic=magic) for at in range(2)]
+    data = b"".join(messages[:count])
+    paths = [
+        write_unnoted(tmp_path / "A", flip(data, len(data) * 8 - 1)),
+        write_unnoted(tmp_path / "B", b"".join([*messages, join((2, 2, 3, "last"))])),
+    ]
+    assert read(paths[::turn]) == [b"v0", b"v1", b"last0"]
