@@ -1116,8 +1116,26 @@ LOOSENED = [
         "tests/unit/partition/test_contests.py",
         (
             "contests: a header has its place but for one bit",
-            "if wrong_bits > 1:",
-            "if wrong_bits > 0:",
+            "if wrong_bits > 1 or",
+            "if wrong_bits > 0 or",
+        ),
+    ),
+    *_of(
+        "logdir/probe.py",
+        _REPLICAS,
+        (
+            "contests: another one of the offsets that are missing may be right",
+            "first < header.base_offset < offsets.end:",
+            "False:",
+        ),
+    ),
+    *_of(
+        "partition/missing.py",
+        _REPLICAS,
+        (
+            "missing: what a file without bytes had is named as far as its index goes",
+            "end = min(latest + 1, _find_end_offset(log, len(starts) - 1))",
+            "end = min(latest + 1, _find_end_offset(log, slot - 1))",
         ),
     ),
     *_of(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafka_segment_source import batch_kinds, kafka_format
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.logdir.checksums import crc_holds
 from kafka_segment_source.logdir.offset_proof import follows, has_jumped
 from kafka_segment_source.storage.files import InputFile
@@ -109,20 +110,21 @@ class HeaderProbe:
             return None
         return _parse_header(data.ljust(kafka_format.BATCH_OVERHEAD, b"\0"), position, sys.maxsize)
 
-    def repaired(self, position: int, base_offset: int) -> BatchHeader | None:
-        """Returns the header at a position if it is that of a batch of magic 2 at `base_offset`, but for one bit of its
-        base offset or its magic: with these two set right. Other fields may be impossible. If the end of the file cuts
-        the header, fields behind the magic are 0."""
+    def repaired(self, position: int, offsets: OffsetRange) -> BatchHeader | None:
+        """Returns the header at a position if it is that of a batch of magic 2 at the first of the offsets that are
+        missing there, but for one bit of its base offset or its magic: with these two set right. Another one of these
+        offsets may be right, where compaction has removed a batch before. Other fields may be impossible. If the end of
+        the file cuts the header, fields behind the magic are 0."""
         data = self._read_bytes(position, kafka_format.BATCH_OVERHEAD)
         if len(data) < kafka_format.MAGIC_END or not any(data[: kafka_format.MAGIC_END]):
             return None
         header = _unpack_v2(data.ljust(kafka_format.BATCH_OVERHEAD, b"\0"), position)
-        base = int.from_bytes(data[:8])
-        wrong_bits = (base ^ base_offset).bit_count() + (header.magic ^ kafka_format.MAGIC_V2).bit_count()
-        if wrong_bits > 1:
+        first = offsets.start
+        wrong_bits = (int.from_bytes(data[:8]) ^ first).bit_count() + (header.magic ^ kafka_format.MAGIC_V2).bit_count()
+        if wrong_bits > 1 or first < header.base_offset < offsets.end:
             return None
-        last = base_offset + header.last_offset - header.base_offset
-        return header._replace(base_offset=base_offset, last_offset=last, magic=kafka_format.MAGIC_V2)
+        last = first + header.last_offset - header.base_offset
+        return header._replace(base_offset=first, last_offset=last, magic=kafka_format.MAGIC_V2)
 
     def proven(self, position: int) -> BatchHeader | None:
         """Returns the header at a position if the CRC of its batch holds; unless CRCs are off, as `at` does."""

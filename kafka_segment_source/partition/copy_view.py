@@ -145,7 +145,7 @@ class CopyView:
             header = view.probe.torn(position)
             known = self.last_batch or header
             if known is None or known.magic == MAGIC_V2:  # in older formats the CRC stands in the place of an epoch
-                header = view.probe.repaired(position, self.tail.end) or header
+                header = view.probe.repaired(position, OffsetRange(self.tail.end)) or header
         if header is None or header.base_offset != self.tail.end:
             return None
         return header._replace(last_offset=max(header.base_offset, header.last_offset))

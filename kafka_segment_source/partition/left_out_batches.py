@@ -42,7 +42,7 @@ def _find_in_file(copy: CopyView, surveyed: Survey) -> list[BatchHeader]:
 def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
     """Returns the header of the batch with which damage begins, with the offsets that belong to it. None if nothing
     shows which they are."""
-    header, whole = view.probe.repaired(place.start, place.gap.start), view.probe.proven(place.start)
+    header, whole = view.probe.repaired(place.start, place.gap), view.probe.proven(place.start)
     if whole is None and header is not None:
         # its last offset may be what is damaged
         is_certain = header.last_offset + 1 == place.gap.end

@@ -363,7 +363,7 @@ def _name_emptied(log: PartitionLog, orphans: list[Orphan], start: int) -> Itera
         if not orphan.has_empty_log or latest is None or slot == 0 or key in named:
             continue
         named.add(key)
-        end = min(latest + 1, _find_end_offset(log, slot - 1))
+        end = min(latest + 1, _find_end_offset(log, len(starts) - 1))
         offsets = OffsetRange(max(orphan.base_offset, start), end)
         if not offsets.is_empty:
             yield Evidence(offsets, _explain_orphans([orphan]), _IN_OTHERS, is_elsewhere=True)

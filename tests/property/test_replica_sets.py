@@ -75,6 +75,8 @@ FAILED_ONCE = [
     2700000874,  # a last batch that moved beyond all, and the other copy has what its gap hides
     2700003346,  # the same
     2610006843,  # a follower of a compacted topic did not note an epoch, and a third copy is marked
+    2770017385,  # a damaged batch behind a gap that compaction left at the begin of a file, one bit above its name
+    2770011485,  # a file without bytes, whose offsets several files of a stale copy serve: a plan of some said nothing
     2740003820,  # a damaged batch right before the end of what a fence leaves of a stale copy
     2740004996,  # the same
     1430003669,  # an older checkpoint, and the file of the other copy that has the batch has no bytes
