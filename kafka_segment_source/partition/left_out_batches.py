@@ -2,11 +2,10 @@
 
 Comes in: a copy, of which some files were read whole. Goes out: headers, with the offsets that belong to the batches.
 
-A damaged or torn batch has a sound header if that states the offset after the batch before it, but for one bit: the
-length, or what follows it, may be what is damaged. A whole batch has its
-place where just as many offsets are missing as it has: then its base offset alone is wrong, which no CRC covers. Two
-numbers that fit are no accident. No CRC covers the leader epoch either, and epochs never fall along a log. So the
-batches around must bear it out.
+A damaged or torn batch has its place if it states the offset after the batch before it, but for one bit: its length, or
+what follows that, may be what is damaged. A whole batch has its place where just as many offsets are missing as it has:
+then its base offset alone is wrong, which no CRC covers. Two numbers that fit are no accident. No CRC covers the leader
+epoch either, and epochs never fall along a log. So the batches around must bear it out.
 """
 
 from __future__ import annotations

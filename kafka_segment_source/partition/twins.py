@@ -99,7 +99,8 @@ def _name_proof(twin: BatchHeader | None, before: BatchHeader | None) -> str:
 
 
 def has_damaged_twin(copy: CopyView, batch: BatchHeader) -> bool:
-    """Whether a copy has damage that begins with the header of another copy's batch: then it is that batch.
+    """Whether a copy has damage that begins with the header of another copy's batch, but for one bit: then it is that
+    batch.
 
     The header of magic 2 states base offset, length, leader epoch and CRC. Where just the offsets of the batch are
     missing, the base offset may be what is damaged.

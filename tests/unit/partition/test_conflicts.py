@@ -12,6 +12,7 @@ from tests.support import writer
 from tests.support.layouts import write_copies
 from tests.support.writer import Rec
 
+CONTRADICTS = "batch that contradicts a batch of another copy at its offsets"
 TURNS = pytest.mark.parametrize("turn", [1, -1])
 
 
@@ -31,16 +32,16 @@ def test_batches_without_records_are_alike(turn: int, tmp_path: Path) -> None:
 
 @TURNS
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("one", "other", "said"),
     [
-        ("[10 e0] [13 e0] [14-16 e0] [17-19 e1] [22-24 e1]", "[10-12 e0] [15-18 e1] [19-21 e1]"),
-        ("[12 e1] [13 e1] [14-16 e1]", "[10-12 e0 !] [13 e0] [16-18 e1]"),
-        ("[10-12 e1] [15-18 e1]", "[10 e0 !] [11 e0] [12-14 e1]"),
+        ("[10 e0] [13 e0] [14-16 e0] [17-19 e1] [22-24 e1]", "[10-12 e0] [15-18 e1] [19-21 e1]", CONTRADICTS),
+        ("[12 e1] [13 e1] [14-16 e1]", "[10-12 e0 !] [13 e0] [16-18 e1]", "no copy holds the offsets 10 to 11 whole"),
+        ("[10-12 e1] [15-18 e1]", "[10 e0 !] [11 e0] [12-14 e1]", CONTRADICTS),
     ],
 )
-def test_batches_of_two_leaders(one: str, other: str, turn: int, tmp_path: Path) -> None:
-    """The stale one follows the batch before it as well. So neither is read, though only one lies behind a gap."""
+def test_batches_of_two_leaders(one: str, other: str, said: str, turn: int, tmp_path: Path) -> None:
+    """The stale one follows the batch before it as well. So neither is read, though only one lies behind a gap. Where a
+    damaged batch states who wrote it, the plan knows the stale copy."""
     paths = write_copies(tmp_path, {10: one}, {10: other})[::turn]
-    said = "batch that contradicts a batch of another copy at its offsets|no copy holds the offsets 10 to 11 whole"
     with pytest.raises(CorruptRecordError, match=said):
         kafkaseg.scan(paths, ["offset"]).read_all()
