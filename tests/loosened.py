@@ -1130,7 +1130,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/missing.py",
+        "partition/orphans.py",
         _REPLICAS,
         (
             "missing: what a file without bytes had is named as far as its index goes",
@@ -2730,7 +2730,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/missing.py",
+        "partition/orphans.py",
         "tests/property/test_lost_segments.py",
         (
             "transactions: so may one between two files, whose other records compaction may have removed",
@@ -3212,7 +3212,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/missing.py",
+        "partition/orphans.py",
         _SEAMS,
         (
             "seams: compaction takes no last file, also where another copy ends inside it",
@@ -3294,7 +3294,7 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/missing.py",
+        "partition/orphans.py",
         "tests/unit/partition/test_old_formats_of_copies.py",
         (
             "missing: an earlier segment of the copy shows nothing of a file that is gone behind it",
@@ -3303,13 +3303,8 @@ LOOSENED = [
         ),
     ),
     *_of(
-        "partition/missing.py",
+        "partition/orphans.py",
         "tests/unit/partition/test_missing.py tests/unit/partition/test_copies_prove_nothing.py",
-        (
-            "loss: a leader epoch that began behind the end of the files is said",
-            "noted = _find_last_epoch(log) if not log.copies and log.is_whole else None",
-            "noted = None",
-        ),
         (
             "loss: an index without its .log between two segments is hard evidence",
             "if slot == 0 else _BY_COMPACTION if compacted else None",
@@ -3322,8 +3317,8 @@ LOOSENED = [
         ),
         (
             "loss: only a last file is empty in a copy of a running broker, also at a seam",
-            "harmless = _IN_A_COPY if base_offset == last_bases[directory] else None",
-            "harmless = _IN_A_COPY",
+            "harmless = IN_A_COPY if base_offset == last_bases[directory] else None",
+            "harmless = IN_A_COPY",
         ),
         (
             "loss: a file without bytes that another copy stands for is said",
@@ -3339,6 +3334,15 @@ LOOSENED = [
             "loss: the stale tail of a replaced leader is none",
             "if orphan.base_offset < ends.get(copy.directory, kafka_format.MAX_OFFSET)",
             "if True",
+        ),
+    ),
+    *_of(
+        "partition/missing.py",
+        "tests/unit/partition/test_missing.py tests/unit/partition/test_copies_prove_nothing.py",
+        (
+            "loss: a leader epoch that began behind the end of the files is said",
+            "noted = _find_last_epoch(log) if not log.copies and log.is_whole else None",
+            "noted = None",
         ),
         (
             "loss: a checkpoint beyond the end of the files is said",

@@ -14,7 +14,7 @@ from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.divergence import find_contradicting_line, is_borne_out
 from kafka_segment_source.partition.fences import explain_contradiction, explain_doubt, explain_old_end
 from kafka_segment_source.partition.last_epochs import find_believed_last, find_latest_epoch, has_old_end
-from kafka_segment_source.partition.missing import read_last_offset
+from kafka_segment_source.partition.orphans import read_last_offset
 
 
 def find_doubts(copies: Sequence[CopyView]) -> list[str]:

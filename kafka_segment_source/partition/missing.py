@@ -4,19 +4,10 @@ Comes in: partitions as listed, and the checkpoints beside them. Goes out: `Evid
 for certain. Otherwise it has words that state when it is harmless. Each log also gets its `Reach`. A caller that knows
 the end of the files compares the two (`beyond_end`). Only checkpoints are opened, unless something looks wrong.
 
-Hard evidence is an index file with entries, without its `.log`, in one of three places. These are after the end of the
-log, between two segments of a log that is not compacted, and where no segment is left.
-
-A broker renames the `.log` to `.deleted` first and the index files right after it. When it starts, it removes what a
-crash left between these two steps (LocalLog.deleteSegmentFiles, LogLoader.loadSegmentFiles). So if two listings some
-time apart show the same file, no deletion is under way.
+Hard evidence is an index file with entries, without its `.log` (`orphans.py`).
 
 The following may be harmless, and so is never an error:
 
-- Such an index file below the first segment. Retention removed the `.log` while the directory was copied.
-- Such an index file between segments of a compacted log. Its records may be in the segment before, or compaction may
-  have removed them.
-- An index file without entries after the end of the log. Its segment may have been empty.
 - A high watermark, a recovery point, a `.snapshot` or the start of a leader epoch beyond the end of the files. The log
   is a copy from a running broker, or of a machine that lost its power. Kafka writes a `.snapshot` when it rolls and
   when it stops, at the end of the log at that time. A broker notes a leader epoch at the end of the log. Of several
@@ -33,37 +24,27 @@ A log that a broker is writing to gives no evidence about its end. Its last segm
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import FileChangedError, StorageError
+from kafka_segment_source.errors import StorageError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.listing import list_beside
-from kafka_segment_source.logdir.segment_view import SegmentView
-from kafka_segment_source.logdir.segments import Evidence, ListedLog, Orphan, PartitionLog, Reach
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Reach
 from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import TopicPartition
+from kafka_segment_source.partition.orphans import IN_A_COPY, find_orphan_evidence, list_starts
 from kafka_segment_source.reporting import Warnings, few, name_some
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage import retrying
 from kafka_segment_source.storage.files import file_version, list_directory
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.store import Storage
-from kafka_segment_source.trust import Trust
 
-PAUSE = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
 _MOST_NAMED = 5  # most partitions that one sentence names
-_IN_A_COPY = "in a copy that was taken while the broker ran, or of a machine that lost its power"
-_BY_RETENTION = "where retention has deleted them"
-_BY_COMPACTION = "where compaction has moved or removed them"
-_IN_OTHERS = "where the other copy, which is read instead, holds them"
-_IF_EMPTY = "where that segment was empty"
 _STALE_START = "where retention deleted them within the last minute of the broker, or they are in tiered storage"
 
 
@@ -96,12 +77,12 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
     reach = max(reaches, key=lambda reach: reach.offset, default=None)
     if reach is None or reach.offset <= end:
         return None
-    _wait_after(reach.seen)
+    retrying.wait_for_second_look(reach.seen)
     if _has_gone_on(log):
         return None
     if reach.is_snapshot and list_beside(reach.directory, log.storage).snapshot < reach.offset:
         return None  # its offsets were truncated after a change of leader
-    return Evidence(OffsetRange(end, reach.offset), reach.what, _IN_A_COPY)
+    return Evidence(OffsetRange(end, reach.offset), reach.what, IN_A_COPY)
 
 
 def _find_last_epoch(log: PartitionLog) -> Reach | None:
@@ -186,7 +167,7 @@ def _find_lost(parent: str, candidates: list[TopicPartition], seen: float, stora
 
     They still have no directory of any kind, and the checkpoint still lists them.
     """
-    _wait_after(seen)
+    retrying.wait_for_second_look(seen)
     names = {entry.name for entry in list_directory(parent, storage)}
     dead = {name.rpartition(".")[0] for name in names if name.endswith(kafka_format.DEAD_DIRECTORY_SUFFIXES)}
     listed = Checkpoints(Warnings(), storage).entries(parent, kafka_format.HIGH_WATERMARK_CHECKPOINT)
@@ -211,22 +192,10 @@ def _add_evidence(
         if reach.offset <= ends.get(copy.directory, reach.offset)
     ]
     reach = max(reaches, key=lambda reach: reach.offset, default=None)
-    evidence = [*_check_log_starts(log, copies, checkpoints, again, seen)]
-    orphans = [
-        orphan
-        for copy in copies
-        for orphan in _list_again(copy, seen)
-        if orphan.base_offset < ends.get(copy.directory, kafka_format.MAX_OFFSET)
-        and not (orphan.has_empty_log and any(orphan.base_offset in hole.offsets for hole in log.holes))
+    evidence = [
+        *_check_log_starts(log, copies, checkpoints, again, seen),
+        *find_orphan_evidence(log, copies, checkpoints, seen),
     ]
-    if orphans:
-        start = max(checkpoints.log_start(copy) for copy in copies)
-        compacted = log.compacted or any(checkpoints.is_cleaned(copy) for copy in copies)
-        evidence += _check_orphans(log, orphans, start, compacted)
-        last_bases = {copy.directory: copy.beside.last_base for copy in copies}
-        if log.copies:
-            evidence += _check_seams(log, orphans, start, compacted, last_bases)
-            evidence += _name_emptied(log, orphans, start)
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
@@ -256,160 +225,15 @@ def _check_log_starts(
     """
     if not log.segments:
         return
-    first = _list_starts(log)[0]
+    first = list_starts(log)[0]
     for copy in copies:
         start = checkpoints.entry(copy, kafka_format.LOG_START_CHECKPOINT)
         if start is None or start >= first or copy.beside.has_deleted:
             continue
-        _wait_after(seen)
+        retrying.wait_for_second_look(seen)
         if (
             again.entry(copy, kafka_format.LOG_START_CHECKPOINT) == start
             and not list_beside(copy.directory, copy.storage).has_deleted
         ):
             path = join_path(parent_of(copy.directory), kafka_format.LOG_START_CHECKPOINT)
             yield Evidence(OffsetRange(start, first), f"the log start is {start} by {path!r}", _STALE_START)
-
-
-def _list_again(copy: ListedLog, seen: float) -> list[Orphan]:
-    """Lists a directory again, and returns the index files without a `.log` that this listing shows too.
-
-    Of those beside an empty `.log`, only the ones with an entry count: a new segment has none yet.
-    """
-    listed = [
-        orphan for orphan in copy.beside.orphans if not orphan.has_empty_log or read_last_offset(orphan) is not None
-    ]
-    if not listed:
-        return []
-    _wait_after(seen)
-    now = list_beside(copy.directory, copy.storage)
-    if not copy.segments and now.last_base >= 0:
-        raise FileChangedError(f"path {copy.directory!r} has changed while it was listed; plan the read again")
-    paths = {orphan.path for orphan in now.orphans}
-    return [orphan for orphan in listed if orphan.path in paths]
-
-
-def _check_orphans(log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool) -> Iterable[Evidence]:
-    """Yields what index files without a `.log` prove. Those between the same two segments give one piece of evidence.
-
-    start: the log start. Offsets below it were deleted on purpose.
-    """
-    starts = _list_starts(log)
-    in_order = sorted(orphans, key=lambda orphan: orphan.base_offset)
-    for slot, group in groupby(in_order, key=lambda orphan: bisect_right(starts, orphan.base_offset)):
-        is_after = slot == len(starts)
-        reached = _find_end_offset(log, slot - 1) if slot else 0
-        # orphans below `reached` are from before a truncation or merge
-        together = [orphan for orphan in group if orphan.base_offset >= reached]
-        if not together:
-            continue
-        latest = next(
-            (offset for orphan in reversed(together) if (offset := read_last_offset(orphan)) is not None), None
-        )
-        first = max(together[0].base_offset, start)
-        end = kafka_format.MAX_OFFSET if is_after else starts[slot]
-        if latest is None:
-            if is_after and first == together[0].base_offset:
-                yield Evidence(OffsetRange(first, first + 1), _explain_orphans(together), _IF_EMPTY)
-            continue
-        offsets = OffsetRange(first, min(latest + 1, end))
-        if offsets.is_empty:
-            continue
-        harmless = None if is_after else _BY_RETENTION if slot == 0 else _BY_COMPACTION if compacted else None
-        if any(orphan.has_empty_log for orphan in together):  # neither retention nor compaction leaves them
-            harmless = _IN_A_COPY if is_after else None
-        yield Evidence(offsets, _explain_orphans(together), harmless, is_between=harmless == _BY_COMPACTION)
-
-
-def _check_seams(
-    log: PartitionLog, orphans: list[Orphan], start: int, compacted: bool, last_bases: dict[str, int]
-) -> Iterable[Evidence]:
-    """Yields what index files without a `.log` prove about the offsets between the parts of two copies.
-
-    One copy ends below the last offset that such a file of another copy mentions.
-
-    start: the log start.
-    last_bases: the base offset of the last `.log` in each directory. Only that one is empty in a copy of a running
-        broker.
-    """
-    starts = _list_starts(log)
-    latest_of: dict[tuple[str, int], tuple[int, Orphan]] = {}  # by directory and base offset
-    for orphan in orphans:
-        latest, key = read_last_offset(orphan), (parent_of(orphan.path), orphan.base_offset)
-        if latest is not None and latest > latest_of.get(key, (-1, orphan))[0]:
-            latest_of[key] = latest, orphan
-    for (directory, base_offset), (latest, orphan) in latest_of.items():
-        slot = bisect_right(starts, latest)
-        before = log.segments[slot - 1] if slot else None
-        if before is None or (parent_of(before.path) == directory and before.base_offset >= base_offset):
-            continue  # what lies in one copy alone is what its own segments show
-        reached = max(starts[slot - 1], _find_end_offset(log, slot - 1))
-        offsets = OffsetRange(max(reached, start), min([latest + 1, *starts[slot : slot + 1]]))
-        if base_offset < reached and not offsets.is_empty:  # others are those of `_check_orphans`
-            if orphan.has_empty_log:
-                harmless = _IN_A_COPY if base_offset == last_bases[directory] else None
-            else:
-                harmless = _BY_COMPACTION if compacted and slot < len(starts) else None
-            yield Evidence(offsets, _explain_orphans([orphan]), harmless)
-
-
-def _name_emptied(log: PartitionLog, orphans: list[Orphan], start: int) -> Iterable[Evidence]:
-    """Yields the files of 0 bytes whose offsets another copy serves. It may have less of them: compaction, or a history
-    that lost, may have removed some. start: the log start."""
-    starts = _list_starts(log)
-    named: set[tuple[str, int]] = set()
-    for orphan in orphans:
-        slot, latest = bisect_right(starts, orphan.base_offset), read_last_offset(orphan)
-        key = parent_of(orphan.path), orphan.base_offset
-        if not orphan.has_empty_log or latest is None or slot == 0 or key in named:
-            continue
-        named.add(key)
-        end = min(latest + 1, _find_end_offset(log, len(starts) - 1))
-        offsets = OffsetRange(max(orphan.base_offset, start), end)
-        if not offsets.is_empty:
-            yield Evidence(offsets, _explain_orphans([orphan]), _IN_OTHERS, is_elsewhere=True)
-
-
-def _explain_orphans(orphans: list[Orphan]) -> str:
-    segments = len({orphan.base_offset for orphan in orphans})
-    if all(orphan.has_empty_log for orphan in orphans):
-        more = f" and the index files of {segments - 1:,} more segments have" if segments > 1 else " has"
-        return f"{orphans[0].path!r}{more} entries, but the .log beside has no bytes"
-    if segments == 1:
-        return f"{orphans[0].path!r} is there without the .log of its segment"
-    return f"{orphans[0].path!r} and the index files of {segments - 1:,} more segments are there without their .log"
-
-
-def read_last_offset(orphan: Orphan) -> int | None:
-    """Returns the last offset that an index file without its `.log` has an entry for. None if it has none."""
-    return find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)
-
-
-def _list_starts(log: PartitionLog) -> list[int]:
-    """Returns the offset from which on each segment is read.
-
-    That is its base offset, or a higher one if another directory is read before.
-    """
-    return [max(segment.base_offset, segment.offsets.start) for segment in log.segments]
-
-
-def _find_end_offset(log: PartitionLog, at: int) -> int:
-    """Returns the offset up to which segment number `at` is read, by its bytes.
-
-    Damage at its end may hide that offset. Another copy may hold the damaged offsets, but only reading shows that.
-    """
-    segment = log.segments[at]
-    if log.end is not None and at + 1 == len(log.segments):
-        return log.end
-    with SegmentView(segment, Trust()) as view:
-        end = segment.base_offset
-        for header in view.headers_from(kafka_format.MAX_OFFSET):
-            if header is None and log.copies:
-                end = segment.span.end
-        return min(max(end, view.end_offset()), segment.offsets.end)
-
-
-def _wait_after(seen: float) -> None:
-    """Waits until PAUSE has passed since the listing at `seen`."""
-    left = seen + PAUSE - time.monotonic()
-    if left > 0:
-        retrying.wait(left)

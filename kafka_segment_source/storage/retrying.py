@@ -15,6 +15,7 @@ TRIES_IN_A_ROW = 40  # most tries of a read that goes on where it was, without a
 _QUICK_TRIES = 4  # tries without a pause; a broker renames the files of one segment in less time
 _PAUSE = 0.002  # s; each pause is twice as long as the one before
 _LONGEST_PAUSE = 0.25  # s; 20 tries take about 3 s
+SECOND_LOOK = 0.075  # s between two listings; a broker renames the files of one segment within a few ms
 
 
 class Attempts:
@@ -63,6 +64,13 @@ def pause(tries: int) -> None:
     """Waits before another try. The wait grows with the number of tries."""
     if tries >= _QUICK_TRIES:
         wait(min(_PAUSE * 2 ** (tries - _QUICK_TRIES), _LONGEST_PAUSE))
+
+
+def wait_for_second_look(seen: float) -> None:
+    """Waits until SECOND_LOOK has passed since a listing. seen: when it was made (time.monotonic)."""
+    left = seen + SECOND_LOOK - time.monotonic()
+    if left > 0:
+        wait(left)
 
 
 def wait(seconds: float) -> None:

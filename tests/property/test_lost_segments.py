@@ -32,8 +32,8 @@ from hypothesis import strategies as st
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataLossError
 from kafka_segment_source.kafka_format import CLEANER_CHECKPOINT
-from kafka_segment_source.partition import missing
 from kafka_segment_source.reporting import logger
+from kafka_segment_source.storage import retrying
 from tests.property.test_committed_rows import client, small_chunks
 from tests.support import writer
 from tests.support.layouts import encode_batches, write_copies
@@ -127,7 +127,7 @@ def said() -> Iterator[list[str]]:
     handler = _Said()
     logger.addHandler(handler)
     try:
-        with mock.patch.object(missing, "PAUSE", 0):
+        with mock.patch.object(retrying, "SECOND_LOOK", 0):
             yield handler.messages
     finally:
         logger.removeHandler(handler)
@@ -337,7 +337,7 @@ def test_a_segment_lost_behind_a_wrong_offset(
     entries = [(first, len(encode_batches(" ".join(before[:-1]))))] if len(before) > 1 else []
     if raised:
         before[-1] = before[-1].replace("]", f" @{first + raised}]")
-    with tempfile.TemporaryDirectory() as name, mock.patch.object(missing, "PAUSE", 0):
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(retrying, "SECOND_LOOK", 0):
         there = {base: " ".join(text) for base, text in texts.items() if base != bases[lost]}
         [path] = write_copies(Path(name), there)
         if indexed:

@@ -16,10 +16,10 @@ from kafka_segment_source.errors import DataError, DataLossError, PathError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
-from kafka_segment_source.partition import missing
 from kafka_segment_source.partition.logs import examined_logs, shown_logs
+from kafka_segment_source.partition.missing import notice
 from kafka_segment_source.planning import selection
-from kafka_segment_source.storage import store
+from kafka_segment_source.storage import retrying, store
 from kafka_segment_source.storage.store import LOCAL
 from tests.cli.runner import answer, run
 from tests.support import simulated_reads, writer
@@ -417,7 +417,7 @@ def test_a_deletion_under_way(at: int, folder: Path) -> None:
 
     storage = Changing(folder, at, go_on)
     assert plan_in(storage, folder).to_reader(["offset"]).read_all()["offset"].to_pylist() == list(range(30))
-    assert missing.PAUSE >= 0.05
+    assert retrying.SECOND_LOOK >= 0.05
 
 
 def test_a_directory_that_is_made_again(folder: Path) -> None:
@@ -514,7 +514,7 @@ def test_no_fixture_gives_evidence(path: Path) -> None:
     copies = shown_logs(options.source)
     assert any(
         log.reach is not None
-        for log in missing.notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([], LOCAL), 0.0)
+        for log in notice([PartitionLog.of(each) for each in copies], copies, Checkpoints([], LOCAL), 0.0)
     )
     assert len(REAL) >= 9
 
