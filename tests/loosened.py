@@ -1732,6 +1732,15 @@ LOOSENED = [
     ),
     *_of(
         "partition/copy_view.py",
+        "tests/unit/partition/test_stale_ends.py",
+        (
+            "copies: a last batch that was left out is compared with none",
+            "return header.last_offset >= limit or is_left_out",
+            "return header.last_offset >= limit",
+        ),
+    ),
+    *_of(
+        "partition/copy_view.py",
         "tests/property/test_foreign_files.py",
         (
             "copies: a batch that reaches past the next segment's name is read from its own file",

@@ -207,8 +207,14 @@ class CopyView:
                 header = next(view.headers_from(offset, known=self._find_below(segment, offset)), None)
             if header is not None:
                 self._answers.setdefault(segment.path, deque(maxlen=_MOST_ANSWERS)).append((offset, header))
+        return None if header is None or self._is_outside(segment, header) else header
+
+    def _is_outside(self, segment: Segment, header: BatchHeader) -> bool:
+        """Whether a batch of a segment states offsets that its names do not leave to it, or is the last one, which was
+        left out."""
         limit = limit_of(segment.base_offset, segment.next_base_offset)
-        return None if header is None or header.last_offset >= limit else header
+        is_left_out = self.has_misplaced_end and segment.is_last and header.position >= self.tail.position
+        return header.last_offset >= limit or is_left_out
 
     def _find_again(self, segment: Segment, offset: int) -> BatchHeader | None:
         """Returns one of the last answers in a segment, if it is the answer for this offset too."""
@@ -398,17 +404,18 @@ class CopyView:
     def _headers_of(self, segment: Segment, start: int) -> Iterator[BatchHeader]:
         """Yields the sound batches of a segment from the one that holds `start` on. Where damage begins, the segment is
         read."""
-        reached, limit = start, limit_of(segment.base_offset, segment.next_base_offset)
+        reached = start
         with self.open_view(segment) as view:
             for header in view.headers_from(start, known=self._find_below(segment, start)):
-                if header is None or header.last_offset >= limit:
+                if header is None or self._is_outside(segment, header):
                     break
                 yield header
                 reached = header.last_offset + 1
             else:
                 return
         surveyed = self.survey(segment)
-        yield from map(surveyed.header, range(surveyed.first_from(reached), surveyed.batches.shape[1]))
+        headers = map(surveyed.header, range(surveyed.first_from(reached), surveyed.batches.shape[1]))
+        yield from (header for header in headers if not self._is_outside(segment, header))
 
     def open_view(self, segment: Segment) -> SegmentView:
         """Opens the files of a segment."""

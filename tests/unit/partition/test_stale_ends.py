@@ -405,3 +405,19 @@ def test_a_batch_that_follows_where_damage_says_so(turn: int, tmp_path: Path) ->
     ).read_all()
     rows = dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
     assert [rows[offset] for offset in range(3, 8)] == values([(3, 7, 10)], "led")
+
+
+@pytest.mark.parametrize("order", [*permutations("ABC")])
+def test_a_wrong_last_epoch_beside_a_batch_that_is_left_out(order: Sequence[str], tmp_path: Path) -> None:
+    """The last batch of C states wrong offsets, so it is left out. It does not show that that of B, which it overlaps,
+    is of a later leader than the checkpoints have."""
+    emptied = writer.record_batch([], base_offset=4, leader_epoch=5, last_offset_delta=1)
+    common = make_batch(0, 1, 5, "both") + make_batch(2, 3, 5, "both")
+    write_replica(tmp_path / "A", {0: common + emptied + make_batch(6, 7, 5, "both")}, [(5, 0)])
+    write_replica(tmp_path / "B", {0: common + make_batch(4, 5, 7, "both")}, [(5, 0)])
+    moved = (3).to_bytes(8, "big") + make_batch(2, 3, 5, "both")[8:]
+    write_replica(tmp_path / "C", {0: make_batch(0, 1, 5, "both") + moved}, [(5, 0)])
+    with pytest.raises(
+        PathError, match=r"B/t-0' is of leader epoch 7, and the leader-epoch-checkpoint there ends with 5"
+    ):
+        kafkaseg.plan([tmp_path / name for name in order])
