@@ -26,7 +26,10 @@ _OF_HEADERS = {
     ),
     batch_headers.BAD_MAGIC: ("batch of unknown magic", "0, 1 or 2"),
     batch_headers.BAD_COUNT: ("batch with a negative count", "0 records or more"),
-    batch_headers.BAD_LAST_OFFSET: ("batch that ends before it begins", "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"),
+    batch_headers.BAD_LAST_OFFSET: (
+        "batch of impossible offsets",
+        "baseOffset ≥ 0, lastOffsetDelta ≥ 0, and their sum below 2^63 - 1",
+    ),
     batch_headers.ZEROS: ("zeros where a batch should be", "a batch or the end of the log"),
 }
 

@@ -131,12 +131,15 @@ def _fill_in(src, at, left, position, table, n, report):
             report[STOPPED_BY] = BAD_COUNT
             report[FOUND] = table[COUNT, n]
             return False
-        if table[BASE_OFFSET, n] < 0 or table[LAST_OFFSET, n] < table[BASE_OFFSET, n]:
-            report[STOPPED_BY] = BAD_LAST_OFFSET
-            report[FOUND] = table[LAST_OFFSET, n]
-            return False
     else:
         _fill_legacy(src, at, table, n)
+    is_before = magic == kafka_format.MAGIC_V2 and (
+        table[BASE_OFFSET, n] < 0 or table[LAST_OFFSET, n] < table[BASE_OFFSET, n]
+    )
+    if is_before or table[LAST_OFFSET, n] == kafka_format.MAX_OFFSET:  # no offset follows that one
+        report[STOPPED_BY] = BAD_LAST_OFFSET
+        report[FOUND] = table[LAST_OFFSET, n]
+        return False
     return True
 
 

@@ -228,7 +228,9 @@ def _parse_header(data: bytes, position: int, size: int) -> BatchHeader | None:
         header = _parse_legacy(data, position, magic)
     else:
         header = None
-    return header if header is not None and header.base_offset >= 0 and header.end <= size else None
+    if header is None or header.base_offset < 0 or header.last_offset >= kafka_format.MAX_OFFSET:
+        return None
+    return header if header.end <= size else None
 
 
 def _parse_v2(data: bytes, position: int) -> BatchHeader | None:

@@ -118,7 +118,7 @@ class _Examined:
     """What is known of one segment.
 
     dropped: why it is not read.
-
+    log_end: if it is the last one and dropped, the offset after its last whole batch, as far as known.
     without_map, kept: its splits, without and with the zone map.
     late_from: the position from which on bytes are late (`late_bytes`), None if there is none.
     covered: the position up to which zones are known.
@@ -127,6 +127,7 @@ class _Examined:
 
     faults: list[str]
     dropped: DroppedSegment | None = None
+    log_end: int | None = None
     without_map: SegmentSplit | None = None
     kept: tuple[SegmentSplit, ...] = ()
     witness: BatchHeader | None = None
@@ -182,8 +183,8 @@ class Selector:
         for segment, examined_segment in zip(log.segments, examined, strict=True):
             self.selection.faults += examined_segment.faults
             if examined_segment.dropped is not None:
-                if segment.is_last and segment.size == 0:
-                    self._note_end(log, segment.base_offset, offsets)
+                if segment.is_last:
+                    self._note_end(log, examined_segment.log_end, offsets)
                 self.selection.dropped.append(examined_segment.dropped)
                 continue
             if examined_segment.late_from is not None:
@@ -224,6 +225,8 @@ class Selector:
             )
             if isinstance(byte_range, DroppedSegment):
                 result.dropped = byte_range
+                if within.offsets.end > segment.base_offset:  # what is missing behind may have the wanted times
+                    result.log_end = _find_log_end(log, view) if segment.size else segment.base_offset
                 return result
             result.witness = self._find_witness(view)
             if at > self._end_at:

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from kafka_segment_source.kafka_format import MAX_OFFSET
+
 from . import writer
 from .hurt_copies import put
 from .simulated_files import SimulatedFiles
@@ -758,7 +760,8 @@ def move_last(random: Random, made: Case) -> Batch | None:
     if not usable or made.is_damaged():
         return None
     moved = random.choice(usable)
-    moved.whole, moved.moved_to = False, moved.batch.base ^ 1 << random.randrange(62)
+    bit = random.randrange(62)
+    moved.whole, moved.moved_to = False, moved.batch.base ^ 1 << bit if bit < 61 else MAX_OFFSET
     return moved.batch
 
 

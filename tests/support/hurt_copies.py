@@ -17,6 +17,8 @@ from itertools import combinations, pairwise, permutations, product
 from random import Random
 from typing import Literal
 
+from kafka_segment_source import kafka_format
+
 from . import writer
 from .simulated_files import SimulatedFiles
 from .writer import Rec
@@ -389,6 +391,8 @@ def move(random: Random, file: File) -> int | None:
     log = bytearray(file.log)
     bit = random.choice([*range(8), random.randrange(64)])
     log[position + 7 - bit // 8] ^= 1 << bit % 8
+    if bit == 61:  # the largest offset, in place of one of the higher bits
+        log[position : position + 8] = kafka_format.MAX_OFFSET.to_bytes(8)
     file.log = bytes(log)
     file.batches[at] = Held(file.batches[at].batch, whole=False)
     return file.batches[at].batch.base
@@ -428,7 +432,8 @@ def move_last(random: Random, copy: Copy, others: list[Copy]) -> int | None:
     if not moved.rows or not twins:
         return None
     position = sum(len(held.batch.data) for held in file.batches[:-1])
-    stated = moved.base ^ 1 << random.randrange(62)
+    bit = random.randrange(62)
+    stated = moved.base ^ 1 << bit if bit < 61 else kafka_format.MAX_OFFSET
     file.log = file.log[:position] + stated.to_bytes(8) + file.log[position + 8 :]
     file.batches[-1] = Held(moved, whole=False)
     return moved.base

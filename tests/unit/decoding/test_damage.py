@@ -86,6 +86,7 @@ def inside(at: int) -> dict[str, str]:
 
 RECORD = writer.record(Rec(0, 0, b"k", b"v"), 0)
 AT_SECOND = {"position": SIZE, "offset": 10}
+OFFSETS = "baseOffset ≥ 0, lastOffsetDelta ≥ 0, and their sum below 2^63 - 1"
 DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     "a flipped bit": (
         FLIPPED,
@@ -124,8 +125,18 @@ DAMAGE: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     ),
     "a negative last offset": (
         put(SECOND, 23, "i", -1),
-        "batch that ends before it begins",
-        {"position": SIZE, "found": 9, "expected": "baseOffset ≥ 0 and lastOffsetDelta ≥ 0"},
+        "batch of impossible offsets",
+        {"position": SIZE, "found": 9, "expected": OFFSETS},
+    ),
+    "a last offset that none can follow": (
+        put(SECOND, 0, "q", 2**63 - 3),
+        "batch of impossible offsets",
+        {"position": SIZE, "found": 2**63 - 1, "expected": OFFSETS},
+    ),
+    "a last offset of more than 64 bits": (
+        put(SECOND, 0, "q", 2**63 - 1),
+        "batch of impossible offsets",
+        {"position": SIZE, "found": 1 - 2**63, "expected": OFFSETS},
     ),
     "offsets that go back": (
         put(SECOND, 0, "q", 1),

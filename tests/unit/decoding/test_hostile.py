@@ -68,13 +68,13 @@ def test_an_offset_that_jumped_ahead_costs_its_own_batch(
 
 
 def test_the_largest_offset_of_all(folder: Path) -> None:
-    """Nothing lies above it, so the search for what follows it ends."""
+    """Nothing can follow it, so it is no offset of a batch."""
     largest, second = moved(batch(0), 2**63 - 3), batch(3)
     torn = bytearray(batch(6))
     torn[-1] ^= 1
     write(folder, largest, second, bytes(torn))
 
-    assert error_of(folder).what == "batch out of order"
+    assert error_of(folder).what == "batch of impossible offsets"
     assert offsets(folder, mode="DROPMALFORMED") == [3, 4, 5]
 
 

@@ -286,6 +286,8 @@ def test_a_leader_epoch_beyond_the_end(folder: Path) -> None:
     verified = run("verify", str(folder))
     assert verified.exit_code == 0 and "leader epoch 6 began at 47" in " ".join(verified.output.split())
     assert "40 to 46" in " ".join(run("ls", str(folder)).output.split())
+    plan = kafkaseg.plan([folder], since=10_000)
+    assert plan.warnings == (said,) and len(plan.dropped) == 4  # what is missing may have these times
     checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 45")
     assert warnings(folder) == (said,)  # the later one of the two
     checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 50")

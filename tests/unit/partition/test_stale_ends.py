@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataLossError, PathError
+from kafka_segment_source.errors import CorruptRecordError, DataLossError, PathError
 from tests.support import writer
 from tests.support.writer import Rec
 
@@ -421,3 +421,30 @@ def test_a_wrong_last_epoch_beside_a_batch_that_is_left_out(order: Sequence[str]
         PathError, match=r"B/t-0' is of leader epoch 7, and the leader-epoch-checkpoint there ends with 5"
     ):
         kafkaseg.plan([tmp_path / name for name in order])
+
+
+@pytest.mark.parametrize("largest", [2**63 - 1, 2**63 - 3])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_first_batch_with_an_offset_that_none_can_follow(turn: int, largest: int, tmp_path: Path) -> None:
+    """It is damaged. The other copy, whose end is stale, has it whole. `verify` names the fault."""
+    led = [(0, 2, 3), (3, 7, 3), (8, 8, 3), (9, 13, 3), (14, 16, 3), (17, 17, 4), (18, 18, 4)]
+    batches = [make_batch(*spec, "led") for spec in led]
+    first = largest.to_bytes(8, "big") + batches[0][8:]
+    a = write_replica(tmp_path / "A", {0: b"".join([first, *batches[1:]])}, [(3, 0), (4, 17)])
+    stale = make_batch(17, 21, 3, "stale") + make_batch(22, 26, 3, "stale")
+    b = write_replica(tmp_path / "B", {0: b"".join(batches[:3]), 9: b"".join(batches[3:5]), 17: stale}, [(3, 0)])
+    assert read([a, b][::turn]) == values(led, "led")
+    report = kafkaseg.verify([a, b][::turn])
+    named = [finding.what for partition in report.partitions for finding in partition.findings if not finding.position]
+    assert any(what.startswith("batch of impossible offsets") for what in named)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_offset_that_none_can_follow_before_a_batch_of_as_many_offsets(turn: int, tmp_path: Path) -> None:
+    """The other copy has a batch of as many offsets further on. The two are compared, and are not the same."""
+    wrong = (2**63 - 1).to_bytes(8, "big") + make_batch(3, 7, 1, "led")[8:]
+    behind = make_batch(8, 12, 1, "behind")
+    a = write_replica(tmp_path / "A", {0: make_batch(0, 2, 1, "led") + wrong, 8: behind}, [(1, 0)])
+    b = write_replica(tmp_path / "B", {8: behind}, [(1, 8)])
+    with pytest.raises(CorruptRecordError, match=r"of impossible offsets \(no copy holds the offsets 3 to 7 whole"):
+        read([a, b][::turn])
