@@ -88,6 +88,22 @@ def valid_last_offsets(path: str, storage: Storage, size: int, log_size: int) ->
     return (offsets, positions) if len(good) and good.all() else None
 
 
+def offsets_behind(path: str, storage: Storage, size: int, known: tuple[int, int, int]) -> Longs:
+    """Returns the relative offsets of a few entries of a `.index` behind its valid ones, by one read, int64[n]. None if
+    they are not in order up to the padding: damage may state anything.
+
+    known: the number of valid entries, and the offset and position of the last one.
+    """
+    first, last_offset, last_position = known
+    count = min(size // OFFSET_ENTRY.itemsize, first + _MORE)
+    if first >= count:
+        return np.empty(0, np.int64)
+    entries = _read_entries(path, storage, OFFSET_ENTRY, first, count)
+    written = entries[: _count_written(entries)]
+    offsets, positions = to_int64(written["offset"]), to_int64(written["position"])
+    return offsets if keep_offset_order(offsets, positions, last_offset, last_position).all() else offsets[:0]
+
+
 def _are_valid_offsets(
     offsets: Longs, positions: Longs, last_offset: int, last_position: int, log_size: int
 ) -> npt.NDArray[np.bool_]:

@@ -249,6 +249,20 @@ def read_last_offsets(path: str, storage: Storage, size: int, base_offset: int, 
     return OffsetEntries(path, entries[0] + base_offset, entries[1]) if entries is not None else None
 
 
+def read_offsets_behind(known: OffsetEntries, storage: Storage, size: int, base_offset: int) -> Longs:
+    """Returns the offsets of the entries of a `.index` behind those that lead into its `.log`, as far as one small read
+    shows them. None if `known` has the last entries alone, if there are no more, or if they are not in order.
+
+    known: the valid entries, as `read_offset_index` returns them. size, base_offset: as there.
+    """
+    last = int(known.offsets[-1]) - base_offset if len(known) else -1
+    position = int(known.positions[-1]) if len(known) else 0
+    try:
+        return index_entries.offsets_behind(known.path, storage, size, (len(known), last, position)) + base_offset
+    except UNUSABLE:
+        return _NONE
+
+
 def read_time_ends(
     path: str, storage: Storage, size: int, base_offset: int, next_base_offset: int | None, log_size: int
 ) -> TimeEntries | None:

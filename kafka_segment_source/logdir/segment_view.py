@@ -18,6 +18,7 @@ from kafka_segment_source.logdir.indexes import (
     TimeEntries,
     read_last_offsets,
     read_offset_index,
+    read_offsets_behind,
     read_time_ends,
     read_time_index,
 )
@@ -76,6 +77,7 @@ class SegmentView:
         self._last_offsets: OffsetEntries | None = None
         self._times: TimeEntries | None = None
         self._time_ends: TimeEntries | None = None
+        self._end_position: int | None = None  # of the last whole batch, where `_find_log_end` has found it
         self._has_proven_head: bool | None = None
         self._cost = segment.storage.read_cost(segment.path)
 
@@ -349,9 +351,31 @@ class SegmentView:
             return None
         for header in self.probe.walk(position):
             if header is None:
-                return reached if self.probe.is_legal_tail(position) else None
+                if not self.probe.is_legal_tail(position):
+                    return None
+                break
             reached, position = header.last_offset + 1, header.end
+        self._end_position = position
         return reached
+
+    def find_last_indexed(self) -> int | None:
+        """Returns the last offset of the `.index` entries that lead behind the last whole batch of a log. None if none
+        leads there, or if the end is not known.
+
+        A broker appends a batch before it adds the entry for it. So the `.log` was longer than it is.
+        """
+        segment, trust = self.segment, self._trust
+        if segment.last_offset is not None or not segment.index_size or not trust.trust_indexes:
+            return None
+        with suppress(*UNUSABLE):
+            if self._end_position is None:
+                self._find_log_end()
+            if self._end_position is not None:
+                entries = self._offsets_near(kafka_format.MAX_OFFSET)
+                inside = entries.offsets[entries.positions >= self._end_position]
+                behind = read_offsets_behind(entries, segment.storage, segment.index_size, segment.base_offset)
+                return max([*inside[-1:].tolist(), *behind[-1:].tolist()], default=None)
+        return None
 
     def _note_fault(self, fault: str | None) -> None:
         if fault is not None:

@@ -108,6 +108,7 @@ class Orphan:
     No file that stands for the `.log` was listed either (.deleted, .cleaned, .swap).
 
     has_empty_log: Whether a `.log` of 0 bytes is there. So it is while a segment is new; then no index has an entry.
+    end: The offset from which on its copy is not used, as a later leader replaced what it has there (exclusive).
     """
 
     path: str
@@ -115,6 +116,7 @@ class Orphan:
     size: int
     has_empty_log: bool = False
     storage: Storage = field(default=LOCAL, repr=False)
+    end: int = kafka_format.MAX_OFFSET
 
 
 class Beside(NamedTuple):

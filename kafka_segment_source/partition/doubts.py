@@ -10,10 +10,21 @@ from collections.abc import Sequence
 
 from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.errors import PathError
+from kafka_segment_source.logdir.leader_epochs import epoch_at
 from kafka_segment_source.partition.copy_view import CopyView
 from kafka_segment_source.partition.divergence import find_contradicting_line, is_borne_out
-from kafka_segment_source.partition.fences import explain_contradiction, explain_doubt, explain_old_end
-from kafka_segment_source.partition.last_epochs import find_believed_last, find_latest_epoch, has_old_end
+from kafka_segment_source.partition.fences import (
+    explain_contradiction,
+    explain_doubt,
+    explain_old_batches,
+    explain_old_end,
+)
+from kafka_segment_source.partition.last_epochs import (
+    find_before_last,
+    find_believed_last,
+    find_latest_epoch,
+    has_old_end,
+)
 from kafka_segment_source.partition.orphans import read_last_offset
 
 
@@ -22,9 +33,13 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     checkpoint says of offsets from where on its copy has lost does not count, nor what a later leader contradicts.
 
     A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
-    checkpoint has something else there, or has lost its end, unless failOnDataLoss=false.
+    checkpoint has something else there, or has lost its end, unless failOnDataLoss=false. So it does if the last two
+    batches of a copy contradict its own checkpoint.
     """
     doubts = [explain_old_end(copy) for copy in copies if has_old_end(copy)]
+    for copy in copies:
+        if has_old_end(copy) and _has_old_batch_before(copy):
+            allow_loss(PathError(explain_old_batches(copy)), copy.policy)
     for copy in copies:
         said = []
         for other in copies:
@@ -42,6 +57,15 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
     return doubts
 
 
+def _has_old_batch_before(copy: CopyView) -> bool:
+    """Whether the batch before the last one too is of an earlier leader epoch than the copy's checkpoint states there,
+    and is used. No single flipped bit explains both: the file is from before a truncation, or another one's."""
+    batch = find_before_last(copy)
+    if batch is None or batch.base_offset >= copy.end:
+        return False
+    return 0 <= batch.leader_epoch < epoch_at(copy.epochs, batch.base_offset)
+
+
 def _has_later_leader(copy: CopyView, other: CopyView) -> bool:
     """Whether a copy names a later leader epoch than another one does."""
     return find_latest_epoch(copy) > find_latest_epoch(other)
@@ -55,8 +79,11 @@ def _has_end_of(copy: CopyView, other: CopyView) -> bool:
 
 
 def _has_lost_end(copy: CopyView, offset: int) -> bool:
-    """Whether a copy had something at or above an offset: an index file without its `.log` has an entry there, or its
-    checkpoint says that its last epoch began after the end of its files."""
-    latest = map(read_last_offset, copy.log.beside.orphans)
+    """Whether a copy had something at or above an offset: an index file without its `.log` has an entry there, or that
+    of its last file behind its batches. Or its checkpoint says that its last epoch began after the end of its files."""
+    latest = [*map(read_last_offset, copy.log.beside.orphans)]
+    for segment in copy.log.segments[-1:]:
+        with copy.open_view(segment) as view:
+            latest.append(view.find_last_indexed())
     end = max([copy.end, *(segment.base_offset for segment in copy.log.segments[-1:])])
     return copy.epochs[-1][1] > end or any(last is not None and last >= offset for last in latest)

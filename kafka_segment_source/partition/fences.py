@@ -123,6 +123,18 @@ def explain_old_end(copy: CopyView) -> str:
     )
 
 
+def explain_old_batches(copy: CopyView) -> str:
+    """Returns one sentence about a copy whose checkpoint states a later epoch for its last two batches than they do."""
+    last = copy.last_batch
+    assert last is not None
+    epoch = epoch_at(copy.epochs, last.base_offset)
+    return (
+        f"{_state_epoch(copy, dict(copy.epochs)[epoch], epoch)}, and its last batches, up to offset {copy.end - 1}, are of"
+        f" leader epoch {last.leader_epoch}: their file is from before a truncation, or another copy's; give the path of a"
+        " sound copy alone, or failOnDataLoss=false to read them"
+    )
+
+
 def _state_difference(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote(one)} and {_quote(other)} hold different histories of partition {_name(one)} from offset {offset} on"

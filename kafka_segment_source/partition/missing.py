@@ -33,7 +33,7 @@ from kafka_segment_source.errors import StorageError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.leader_epochs import read_epochs
 from kafka_segment_source.logdir.listing import list_beside
-from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Reach
+from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Reach, Segment
 from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import TopicPartition
 from kafka_segment_source.partition.orphans import IN_A_COPY, find_orphan_evidence, list_starts
@@ -67,13 +67,16 @@ def notice(
     return [_add_evidence(log, by_partition.get(log.topic_partition, []), checkpoints, again, seen) for log in logs]
 
 
-def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
+def beyond_end(log: PartitionLog, end: int, indexed: int | None = None) -> Evidence | None:
     """Returns evidence of offsets between the end of the files and the offset that the log once reached.
 
     None if there are none, or if a broker is writing to the log.
+
+    indexed: the last offset of the entries of the last `.index` that lead behind its `.log`, if there is one.
     """
-    noted = _find_last_epoch(log) if not log.copies and log.is_whole else None
-    reaches = [reach for reach in (log.reach, noted) if reach is not None]
+    noted = _find_last_epoch(log.directory, log.storage) if not log.copies and log.is_whole else None
+    entry = None if indexed is None else _reach_of_entry(log.segments[-1], indexed)
+    reaches = [reach for reach in (log.reach, noted, entry) if reach is not None]
     reach = max(reaches, key=lambda reach: reach.offset, default=None)
     if reach is None or reach.offset <= end:
         return None
@@ -85,18 +88,24 @@ def beyond_end(log: PartitionLog, end: int) -> Evidence | None:
     return Evidence(OffsetRange(end, reach.offset), reach.what, IN_A_COPY)
 
 
-def _find_last_epoch(log: PartitionLog) -> Reach | None:
-    """Returns where the last leader epoch began, by the checkpoint beside a log. None if it has none, or if the storage
-    does not give it: no row depends on it."""
+def _find_last_epoch(directory: str, storage: Storage) -> Reach | None:
+    """Returns where the last leader epoch began, by the checkpoint in a directory. None if it has none, or if the
+    storage does not give it: no row depends on it."""
     try:
-        epochs, _ = read_epochs(log.directory, log.storage)
+        epochs, _ = read_epochs(directory, storage)
     except StorageError:
         return None
     if not epochs:
         return None
     epoch, start = epochs[-1]
-    path = join_path(log.directory, kafka_format.LEADER_EPOCH_CHECKPOINT)
-    return Reach(start, f"leader epoch {epoch} began at {start} by {path!r}", log.directory, time.monotonic())
+    path = join_path(directory, kafka_format.LEADER_EPOCH_CHECKPOINT)
+    return Reach(start, f"leader epoch {epoch} began at {start} by {path!r}", directory, time.monotonic())
+
+
+def _reach_of_entry(segment: Segment, indexed: int) -> Reach:
+    """Nothing need be waited for: a broker appends to the `.log` before it adds an entry to the `.index`."""
+    what = f"the log has reached {indexed + 1} by the entries of {segment.index_path!r}"
+    return Reach(indexed + 1, what, parent_of(segment.path), seen=0.0)
 
 
 def _has_gone_on(log: PartitionLog) -> bool:
@@ -188,7 +197,7 @@ def _add_evidence(
     reaches = [
         reach
         for copy in copies
-        for reach in _find_reaches(copy, checkpoints, seen)
+        for reach in _find_reaches(copy, checkpoints, seen, has_others=bool(log.copies))
         if reach.offset <= ends.get(copy.directory, reach.offset)
     ]
     reach = max(reaches, key=lambda reach: reach.offset, default=None)
@@ -199,8 +208,12 @@ def _add_evidence(
     return replace(log, evidence=tuple(evidence), reach=reach) if evidence or reach is not None else log
 
 
-def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Iterable[Reach]:
-    """Yields offsets up to which the log of one directory once reached."""
+def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float, *, has_others: bool) -> Iterable[Reach]:
+    """Yields offsets up to which the log of one directory once reached.
+
+    has_others: whether there are other copies. Then its leader epochs were read before; `beyond_end` reads those of a
+    single copy.
+    """
     parent = parent_of(copy.directory)
     for name, what in (
         (kafka_format.HIGH_WATERMARK_CHECKPOINT, "high watermark"),
@@ -213,6 +226,9 @@ def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float) -> Ite
     if offset > copy.beside.last_base:
         path = join_path(copy.directory, kafka_format.segment_file(offset, kafka_format.SNAPSHOT_SUFFIX))
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
+    noted = _find_last_epoch(copy.directory, copy.storage) if has_others else None
+    if noted is not None:
+        yield noted
 
 
 def _check_log_starts(

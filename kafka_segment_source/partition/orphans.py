@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from kafka_segment_source import kafka_format
@@ -53,11 +54,15 @@ def find_orphan_evidence(
     copies: the same log as listed, one per directory. seen: when they were listed (time.monotonic).
     """
     ends = dict(log.fenced)  # a later leader decides what follows
-    orphans = [
-        orphan
+    listed = (
+        replace(orphan, end=ends.get(copy.directory, kafka_format.MAX_OFFSET))
         for copy in copies
         for orphan in _list_again(copy, seen)
-        if orphan.base_offset < ends.get(copy.directory, kafka_format.MAX_OFFSET)
+    )
+    orphans = [
+        orphan
+        for orphan in listed
+        if orphan.base_offset < orphan.end
         and not (orphan.has_empty_log and any(orphan.base_offset in hole.offsets for hole in log.holes))
     ]
     if not orphans:
@@ -182,8 +187,10 @@ def _explain_orphans(orphans: list[Orphan]) -> str:
 
 
 def read_last_offset(orphan: Orphan) -> int | None:
-    """Returns the last offset that an index file without its `.log` has an entry for. None if it has none."""
-    return find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)
+    """Returns the last offset that an index file without its `.log` has an entry for, as far as its copy is used. None
+    if it has none."""
+    last = find_last_offset(orphan.path, orphan.storage, orphan.size, orphan.base_offset)
+    return None if last is None else min(last, orphan.end - 1)
 
 
 def list_starts(log: PartitionLog) -> list[int]:

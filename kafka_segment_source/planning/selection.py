@@ -119,6 +119,7 @@ class _Examined:
 
     dropped: why it is not read.
     log_end: if it is the last one and dropped, the offset after its last whole batch, as far as known.
+    indexed: if it is the last one, the last offset of the `.index` entries that lead behind its batches.
     without_map, kept: its splits, without and with the zone map.
     late_from: the position from which on bytes are late (`late_bytes`), None if there is none.
     covered: the position up to which zones are known.
@@ -128,6 +129,7 @@ class _Examined:
     faults: list[str]
     dropped: DroppedSegment | None = None
     log_end: int | None = None
+    indexed: int | None = None
     without_map: SegmentSplit | None = None
     kept: tuple[SegmentSplit, ...] = ()
     witness: BatchHeader | None = None
@@ -184,7 +186,7 @@ class Selector:
             self.selection.faults += examined_segment.faults
             if examined_segment.dropped is not None:
                 if segment.is_last:
-                    self._note_end(log, examined_segment.log_end, offsets)
+                    self._note_end(log, examined_segment.log_end, offsets, examined_segment.indexed)
                 self.selection.dropped.append(examined_segment.dropped)
                 continue
             if examined_segment.late_from is not None:
@@ -201,7 +203,7 @@ class Selector:
                 self._drop_all(log.segments[self._end_at + 1 :], DropKind.AFTER_TIMES, reason)
                 return
             if segment.is_last:
-                self._note_end(log, examined_segment.without_map.log_end, offsets)
+                self._note_end(log, examined_segment.without_map.log_end, offsets, examined_segment.indexed)
 
     def _drop_pruned(self, segment: Segment, examined: _Examined) -> DroppedSegment:
         if not examined.by_keys:
@@ -227,6 +229,7 @@ class Selector:
                 result.dropped = byte_range
                 if within.offsets.end > segment.base_offset:  # what is missing behind may have the wanted times
                     result.log_end = _find_log_end(log, view) if segment.size else segment.base_offset
+                    result.indexed = view.find_last_indexed() if segment.is_last and segment.size else None
                 return result
             result.witness = self._find_witness(view)
             if at > self._end_at:
@@ -240,11 +243,13 @@ class Selector:
                 result.covered = pruned.covered
                 result.late_from = 0 if self._late else self._find_late(view)
             self._split(log, at, view, within, byte_range, pruned, result)
+            result.indexed = view.find_last_indexed() if segment.is_last else None
         return result
 
-    def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange) -> None:
-        """Warns if the log once had offsets after `end`, where its files end. None: the end is not known."""
-        evidence = None if end is None or end >= wanted.end else beyond_end(log, end)
+    def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange, indexed: int | None = None) -> None:
+        """Warns if the log once had offsets after `end`, where its files end. None: the end is not known. indexed: the
+        last offset of the entries that lead behind it."""
+        evidence = None if end is None or end >= wanted.end else beyond_end(log, end, indexed)
         self._note_missing(log, () if evidence is None else (evidence,), wanted)
 
     def _note_missing(self, log: PartitionLog, evidence: tuple[Evidence, ...], wanted: OffsetRange) -> None:

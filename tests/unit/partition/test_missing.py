@@ -294,6 +294,24 @@ def test_a_leader_epoch_beyond_the_end(folder: Path) -> None:
     assert "no file holds the offsets 40 to 49" in warnings(folder)[0]
 
 
+@pytest.mark.parametrize("lines", [(), ("0 0",), ("0 0", "6 47")])
+@pytest.mark.parametrize("kept", [2, 4])
+def test_a_leader_epoch_beyond_the_end_of_all_copies(kept: int, lines: tuple[str, ...], folder: Path) -> None:
+    """Whatever another copy has, as long as the line of neither is contradicted."""
+    checkpoint(folder, LEADER_EPOCHS, "0 0", "6 47")
+    other = folder.parent.parent / "other" / folder.name
+    shutil.copytree(folder, other)
+    (other / LEADER_EPOCHS).unlink()
+    if lines:
+        checkpoint(other, LEADER_EPOCHS, *lines)
+    for base in range(10 * kept, 40, 10):
+        for suffix in (".log", ".index", ".timeindex"):
+            file(other, base, suffix).unlink()
+    for paths in ([folder, other], [other, folder]):
+        said = [warning for warning in kafkaseg.plan(paths).warnings if "no file holds" in warning]
+        assert len(said) == 1 and "no file holds the offsets 40 to 46 of partition orders-0" in said[0]
+
+
 def test_a_snapshot_beyond_the_end(folder: Path) -> None:
     """A clean stop writes one exactly at the end, and a roll at each base; one beyond says that the log
     went further."""

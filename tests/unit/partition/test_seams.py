@@ -437,6 +437,57 @@ def test_an_end_from_before_a_truncation_is_said(turn: int, tmp_path: Path) -> N
 
 
 @TURNS
+def test_a_file_from_before_a_truncation(turn: int, tmp_path: Path) -> None:
+    """Two batches contradict the line of its own checkpoint: no single wrong epoch explains that."""
+    copies = ({10: "[10-13 e0]", 14: "[14-15 e0] [16-18 e0] [19 e0]"}, {10: "[10-13 e0]"})
+    paths = write_copies(tmp_path, *copies, epochs=("0 0, 1 16", "0 0"))[::turn]
+    with pytest.raises(
+        PathError, match="began at offset 16, and its last batches, up to offset 19, are of leader epoch 0"
+    ):
+        offsets(paths)
+    assert offsets(paths, failOnDataLoss=False) == list(range(10, 20))
+    assert not kafkaseg.verify(paths).is_ok
+    later = write_copies(
+        tmp_path / "later", copies[0], {10: "[10-15 e0] [16-18 e2]"}, epochs=("0 0, 1 16", "0 0, 2 16")
+    )
+    assert offsets(later[::turn]) == list(range(10, 19))
+    lost = write_copies(tmp_path / "lost", copies[0], {10: "[10-15 e0] [16-18 e1]"}, epochs=("0 0, 1 16", "0 0, 1 16"))
+    with pytest.raises(PathError, match="nothing says which one counts"):
+        offsets(lost[::turn])
+
+
+@TURNS
+@pytest.mark.parametrize("left", ["", "zeros"])
+def test_entries_that_lead_behind_the_batches_of_the_last_leader(left: str, turn: int, tmp_path: Path) -> None:
+    """It wrote something, as its `.index` says, and lost it at a batch boundary. What the other copy has is stale."""
+    stale = {10: "[10-13 e0]", 14: "[14-15 e0] [16-18 e0]"}
+    paths = write_copies(tmp_path, {10: "[10-13 e0]", 14: "[14-15 e0]"}, stale, epochs=("0 0, 1 16", "0 0"))
+    log = Path(paths[0], "t-0", writer.segment_name(14))
+    size = log.stat().st_size
+    log.write_bytes(log.read_bytes() + (bytes(200) if left else b""))
+    log.with_suffix(".index").write_bytes(writer.offset_index([(17, size), (20, size + 100)], 14) + bytes(80))
+    with pytest.raises(PathError, match="began at offset 16, and that copy has something else there, or has lost it"):
+        offsets(paths[::turn])
+    (said,) = kafkaseg.plan([paths[0]]).warnings
+    assert said.startswith(f"the log has reached 21 by the entries of '{log.with_suffix('.index')}'")
+    log.with_suffix(".index").write_bytes(writer.offset_index([(17, size), (20, size + 100), (19, 900)], 14))
+    assert bool(left) == bool(
+        kafkaseg.plan([paths[0]]).warnings
+    )  # entries behind the file that are not in order say nothing
+
+
+@TURNS
+def test_a_file_without_bytes_of_a_replaced_leader(turn: int, tmp_path: Path) -> None:
+    """Its entries name more than is missing: from where a later leader wrote on, nothing of its log counts."""
+    stale = {10: "[10-11 e0]", 12: "[12-13 e0] [14-19 e0]", 20: "[20-21 e0]"}
+    paths = write_copies(tmp_path, {10: "[10-13 e0] [14-15 e1]"}, stale, epochs=("0 0, 1 14", "0 0"))
+    log = Path(paths[1], "t-0", writer.segment_name(12))
+    log.with_suffix(".index").write_bytes(writer.offset_index([(19, 100)], 12))
+    log.write_bytes(b"")
+    assert offsets(paths[::turn]) == list(range(10, 16))
+
+
+@TURNS
 @pytest.mark.parametrize("options", [{}, {"startingOffsets": {"t": {"0": 14}}}])
 def test_a_file_that_was_renamed_over_the_last_one(options: dict[str, Any], turn: int, tmp_path: Path) -> None:
     """Nothing is left of the last file. The other copy ends where it began."""
