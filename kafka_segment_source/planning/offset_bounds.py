@@ -76,7 +76,8 @@ def find_start(log: PartitionLog, bounds: ReadBounds, source: Source, policy: Po
     """The offset where the bounds begin with this partition: 0 for earliest, -1 for latest.
 
     Raises OptionError for a timestamp that no record reaches, unless the strategy is latest. Then it raises
-    CorruptRecordError under FAILFAST if a wrong offset leaves the end in doubt.
+    CorruptRecordError under FAILFAST if a wrong offset leaves the end in doubt. Raises DataLossError instead, under
+    failOnDataLoss, if records are missing for certain: one of them may reach it.
     """
     starting = bounds.starting
     number = starting.at(log.topic_partition)
@@ -87,6 +88,8 @@ def find_start(log: PartitionLog, bounds: ReadBounds, source: Source, policy: Po
         return offset
     if bounds.start_at_latest_if_no_match:
         return find_log_end(log, policy.trust).sure_offset(policy)
+    for _ in check_missing(log, [evidence for evidence in log.evidence if evidence.is_hard], log.offsets, policy):
+        break  # under failOnDataLoss it has raised an error
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kafka_segment_source as kafkaseg
-from kafka_segment_source.errors import DataError, DataLossError, PathError
+from kafka_segment_source.errors import DataError, DataLossError, OptionError, PathError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.segments import PartitionLog
 from kafka_segment_source.options import parse_options
@@ -83,6 +83,10 @@ def test_the_last_segment_is_missing(kept: tuple[str, ...], folder: Path) -> Non
     (warning,) = warnings(folder, failOnDataLoss=False)
     assert warning.endswith("offsets 30 to 39 of partition orders-0: reading what is there (failOnDataLoss=false)")
     assert offsets([file(folder, base) for base in (0, 10, 20)]) == list(range(30))
+    with pytest.raises(DataLossError, match="the offsets 30 to 39"):  # one of them may have this timestamp
+        kafkaseg.plan(folder, startingTimestamp=5000)
+    with pytest.raises(OptionError, match="no offset of partition orders-0 has a timestamp at or after"):
+        kafkaseg.plan(folder, startingTimestamp=5000, failOnDataLoss=False)
 
 
 def test_a_transaction_index_tells_offsets_too(folder: Path) -> None:
