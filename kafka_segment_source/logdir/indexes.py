@@ -253,7 +253,8 @@ def read_offsets_behind(known: OffsetEntries, storage: Storage, size: int, base_
     """Returns the offsets of the entries of a `.index` behind those that lead into its `.log`, as far as one small read
     shows them. None if `known` has the last entries alone, if there are no more, or if they are not in order.
 
-    known: the valid entries, as `read_offset_index` returns them. size, base_offset: as there. Raises an error of UNUSABLE if the file cannot be read.
+    known: the valid entries, as `read_offset_index` returns them. size, base_offset: as there. Raises an error of
+    UNUSABLE if the file cannot be read.
     """
     last = int(known.offsets[-1]) - base_offset if len(known) else -1
     position = int(known.positions[-1]) if len(known) else 0
