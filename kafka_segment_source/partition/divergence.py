@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.epoch_checkpoint import Epochs
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.leader_epochs import epoch_at
@@ -108,8 +109,8 @@ def _find_left_out_contradictions(
         for header in find_left_out_batches(stating):
             if header.last_offset + 1 >= its_end or not start <= header.base_offset < bare_end:
                 continue
-            batch = bare.batch_at(header.base_offset)
-            if batch is None or batch.base_offset > header.last_offset or batch.crc == header.crc:
+            batch = next(bare.batches_in(OffsetRange(header.base_offset, header.last_offset + 1)), None)
+            if batch is None or batch.crc == header.crc:
                 continue  # of the same batch with another epoch, the epoch is what is damaged
             if 0 <= batch.leader_epoch != header.leader_epoch:
                 epochs = batch.leader_epoch, header.leader_epoch

@@ -400,6 +400,17 @@ def test_a_damaged_batch_that_names_a_later_leader(stale: list[Batch], turn: int
 
 
 @pytest.mark.parametrize("turn", [1, -1])
+def test_a_damaged_batch_that_names_a_later_leader_beside_damage_of_the_other_copy(turn: int, tmp_path: Path) -> None:
+    """That copy has no index. So its batch there is found by reading the file behind its own damage."""
+    data = hurt(COMMON, (1, 2, 4, "led"), (3, 3, 4, "last"), at=1)
+    stale = hurt(COMMON, (1, 2, 3, "stale"), at=0)
+    paths = [write_unnoted(tmp_path / "A", data), write_unnoted(tmp_path / "B", stale)]
+    for start, end in [(0, 4), *PARTS]:
+        with pytest.raises(CorruptRecordError, match="no copy holds the offsets"):
+            read_part(paths[::turn], start, end)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
 @pytest.mark.parametrize("stated", [0, 3, 5, 2**40])
 @pytest.mark.parametrize("first", [1, 0])
 @pytest.mark.parametrize("stale", [[(1, 2, 2, "stale")], [(1, 1, 2, "old"), (2, 2, 2, "stale")]])
