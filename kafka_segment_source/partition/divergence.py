@@ -148,6 +148,12 @@ def _find_unnoted_batch(stating: CopyView, its_end: int, bare: CopyView, bare_en
     return found
 
 
+def is_unnoted(copy: CopyView) -> bool:
+    """Whether a copy's own checkpoint has no line of the leader epoch of its last batch, but earlier and later ones."""
+    last = copy.last_batch
+    return last is not None and _find_line_around(find_believed_lines(copy), last) is not None
+
+
 def _find_line_around(lines: Epochs, batch: BatchHeader) -> Line | None:
     """Returns the line after the offset of a batch, if the epoch of the batch lies between those of the line before and
     of that one."""

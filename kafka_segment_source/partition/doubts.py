@@ -12,7 +12,7 @@ from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.leader_epochs import epoch_at
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.divergence import find_contradicting_line, is_borne_out
+from kafka_segment_source.partition.divergence import find_contradicting_line, is_borne_out, is_unnoted
 from kafka_segment_source.partition.fences import (
     explain_contradiction,
     explain_doubt,
@@ -34,11 +34,12 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
 
     A leader that wrote nothing ends where its epoch began, with no bytes behind. Raises PathError if the copy with the
     checkpoint has something else there, or has lost its end, unless failOnDataLoss=false. So it does if the last two
-    batches of a copy contradict its own checkpoint.
+    batches of a copy contradict its own checkpoint, or the last one, and another copy has what the checkpoint says.
     """
     doubts = [explain_old_end(copy) for copy in copies if has_old_end(copy)]
     for copy in copies:
-        if has_old_end(copy) and _has_old_batch_before(copy):
+        is_old = has_old_end(copy) and _has_old_batch_before(copy)
+        if is_old or (is_unnoted(copy) and _is_replaced(copy, copies)):
             allow_loss(PathError(explain_old_batches(copy)), copy.policy)
     for copy in copies:
         said = []
@@ -64,6 +65,22 @@ def _has_old_batch_before(copy: CopyView) -> bool:
     if batch is None or batch.base_offset >= copy.end:
         return False
     return 0 <= batch.leader_epoch < epoch_at(copy.epochs, batch.base_offset)
+
+
+def _is_replaced(copy: CopyView, copies: Sequence[CopyView]) -> bool:
+    """Whether another copy has a batch of another leader epoch, and other bytes, where a copy has its last one, and
+    that one is used."""
+    last = copy.last_batch
+    if last is None or last.base_offset >= copy.end:
+        return False
+    beside = (other.batch_at(last.base_offset) for other in copies if other is not copy and other.log.segments)
+    return any(
+        batch is not None
+        and batch.base_offset <= last.last_offset
+        and batch.crc != last.crc
+        and batch.leader_epoch == epoch_at(copy.epochs, batch.base_offset)
+        for batch in beside
+    )
 
 
 def _has_later_leader(copy: CopyView, other: CopyView) -> bool:

@@ -25,14 +25,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import StorageError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
-from kafka_segment_source.logdir.leader_epochs import read_epochs
+from kafka_segment_source.logdir.leader_epochs import UNKNOWN, read_epochs
 from kafka_segment_source.logdir.listing import list_beside
+from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.logdir.segments import Evidence, ListedLog, PartitionLog, Reach, Segment
 from kafka_segment_source.logdir.topic_choice import is_selected
 from kafka_segment_source.option_values import TopicPartition
@@ -40,9 +42,10 @@ from kafka_segment_source.partition.orphans import IN_A_COPY, find_orphan_eviden
 from kafka_segment_source.reporting import Warnings, few, name_some
 from kafka_segment_source.source import Source
 from kafka_segment_source.storage import retrying
-from kafka_segment_source.storage.files import file_version, list_directory
+from kafka_segment_source.storage.files import UNUSABLE, file_version, list_directory
 from kafka_segment_source.storage.paths import join_path, parent_of
 from kafka_segment_source.storage.store import Storage
+from kafka_segment_source.trust import Trust
 
 _MOST_NAMED = 5  # most partitions that one sentence names
 _STALE_START = "where retention deleted them within the last minute of the broker, or they are in tiered storage"
@@ -74,7 +77,7 @@ def beyond_end(log: PartitionLog, end: int, indexed: int | None = None) -> Evide
 
     indexed: the last offset of the entries of the last `.index` that lead behind its `.log`, if there is one.
     """
-    noted = _find_last_epoch(log.directory, log.storage) if not log.copies and log.is_whole else None
+    noted = _find_last_epoch(log.directory, log.storage, log.segments, end) if not log.copies and log.is_whole else None
     entry = None if indexed is None else _reach_of_entry(log.segments[-1], indexed)
     reaches = [reach for reach in (log.reach, noted, entry) if reach is not None]
     reach = max(reaches, key=lambda reach: reach.offset, default=None)
@@ -88,18 +91,32 @@ def beyond_end(log: PartitionLog, end: int, indexed: int | None = None) -> Evide
     return Evidence(OffsetRange(end, reach.offset), reach.what, IN_A_COPY)
 
 
-def _find_last_epoch(directory: str, storage: Storage) -> Reach | None:
-    """Returns where the last leader epoch began, by the checkpoint in a directory. None if it has none, or if the
-    storage does not give it: no row depends on it."""
+def _find_last_epoch(directory: str, storage: Storage, segments: Sequence[Segment], end: int) -> Reach | None:
+    """Returns where the last leader epoch began, by the checkpoint in a directory, if that is behind `end`.
+
+    None if it has none, or if the storage does not give it: no row depends on it. None too if the last batch is of this
+    epoch or a later one: then the checkpoint is older than the files, and its line was removed since.
+    """
     try:
         epochs, _ = read_epochs(directory, storage)
     except StorageError:
         return None
-    if not epochs:
+    if not epochs or epochs[-1][1] <= end:
         return None
     epoch, start = epochs[-1]
+    last = next((segment for segment in reversed(segments) if segment.size), None)
+    if last is not None and _find_epoch_at_end(last) >= epoch:
+        return None
     path = join_path(directory, kafka_format.LEADER_EPOCH_CHECKPOINT)
     return Reach(start, f"leader epoch {epoch} began at {start} by {path!r}", directory, time.monotonic())
+
+
+def _find_epoch_at_end(segment: Segment) -> int:
+    """Returns the leader epoch of the last batch of a segment. UNKNOWN if none is proven."""
+    with SegmentView(segment, Trust()) as view, suppress(*UNUSABLE):
+        start = view.start_position(kafka_format.MAX_OFFSET)
+        return max((header.leader_epoch for header in view.probe.walk(start) if header is not None), default=UNKNOWN)
+    return UNKNOWN
 
 
 def _reach_of_entry(segment: Segment, indexed: int) -> Reach:
@@ -211,8 +228,8 @@ def _add_evidence(
 def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float, *, has_others: bool) -> Iterable[Reach]:
     """Yields offsets up to which the log of one directory once reached.
 
-    has_others: whether there are other copies. Then its leader epochs were read before; `beyond_end` reads those of a
-    single copy.
+    has_others: whether there are other copies. Then its leader epochs and the end of its index were read before;
+    `beyond_end` takes those of a single copy.
     """
     parent = parent_of(copy.directory)
     for name, what in (
@@ -226,9 +243,15 @@ def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float, *, has
     if offset > copy.beside.last_base:
         path = join_path(copy.directory, kafka_format.segment_file(offset, kafka_format.SNAPSHOT_SUFFIX))
         yield Reach(offset, f"the log has reached {offset} by {path!r}", copy.directory, seen, is_snapshot=True)
-    noted = _find_last_epoch(copy.directory, copy.storage) if has_others else None
+    base_offset = max(copy.beside.last_base, 0)
+    noted = _find_last_epoch(copy.directory, copy.storage, copy.segments, base_offset) if has_others else None
     if noted is not None:
         yield noted
+    for segment in copy.segments[-1:] if has_others else ():
+        with SegmentView(segment, Trust()) as view:
+            indexed = view.find_last_indexed()
+        if indexed is not None:
+            yield _reach_of_entry(segment, indexed)
 
 
 def _check_log_starts(

@@ -157,6 +157,7 @@ class Selector:
         self._disorder = sources.policy.disorder
         self._stop = stop_timestamp(self._times, self._disorder)
         self._late = False  # whether late bytes were found in the log at hand
+        self._wanted = OffsetRange(0, 0)  # the offsets of the log at hand that are wanted, committed or not
         self._end_at = 0  # the segment in which a witness ends the log at hand, as far as known
 
     def add(self, log: PartitionLog) -> None:
@@ -171,6 +172,7 @@ class Selector:
         source, policy, bounds = self._sources.source, self._sources.policy, self._sources.bounds
         offsets = offset_range(log, bounds, source, policy, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
+        self._wanted = offsets
         within = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         has_times = self._times.has_since or self._times.has_until
         zone_map = self._maps.of(log) if has_times or self._keys is not None else None
@@ -227,9 +229,10 @@ class Selector:
             )
             if isinstance(byte_range, DroppedSegment):
                 result.dropped = byte_range
-                if within.offsets.end > segment.base_offset:  # what is missing behind may have the wanted times
-                    result.log_end = _find_log_end(log, view) if segment.size else segment.base_offset
-                    result.indexed = view.find_last_indexed() if segment.is_last and segment.size else None
+                if not segment.size:
+                    result.log_end = segment.base_offset
+                elif self._wanted.end > segment.base_offset:  # what is missing behind may have the wanted times
+                    result.log_end, result.indexed = _find_log_end(log, view), _find_last_indexed(log, view)
                 return result
             result.witness = self._find_witness(view)
             if at > self._end_at:
@@ -243,7 +246,7 @@ class Selector:
                 result.covered = pruned.covered
                 result.late_from = 0 if self._late else self._find_late(view)
             self._split(log, at, view, within, byte_range, pruned, result)
-            result.indexed = view.find_last_indexed() if segment.is_last else None
+            result.indexed = _find_last_indexed(log, view)
         return result
 
     def _note_end(self, log: PartitionLog, end: int | None, wanted: OffsetRange, indexed: int | None = None) -> None:
@@ -356,6 +359,12 @@ def _find_log_end(log: PartitionLog, view: SegmentView) -> int | None:
     if log.copies:
         return log.end if log.end_damage is None else None
     return view.log_end()
+
+
+def _find_last_indexed(log: PartitionLog, view: SegmentView) -> int | None:
+    """Finds the last offset of the `.index` entries that lead behind the batches of a log. None for all but the last
+    segment. Of several copies, the evidence of each was found before (`missing.py`)."""
+    return view.find_last_indexed() if view.segment.is_last and not log.copies else None
 
 
 def _check_log_start(log: PartitionLog, segment: Segment) -> DroppedSegment | None:

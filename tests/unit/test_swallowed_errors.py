@@ -92,6 +92,7 @@ JUDGED: dict[str, str] = {
     "partition.chain:merge_replicas.merge: FileChangedError": "the partition is listed again; raised after too many tries",
     "partition.chain:_read_both: StorageError": "it comes again when the fact is asked for",
     "partition.copy_view:CopyView.rows_in: DataError": "the caller compares what can be decoded, and reading reports the damage",
+    "partition.missing:_find_epoch_at_end: UNUSABLE": "then a line is believed, which gives a warning; no row depends on it",
     "partition.missing:_find_last_epoch: StorageError": "one piece of evidence is not known, and no row depends on it",
     "partition.survey:_rate_rest: DataLossError": "how well the copy holds the rest is not known, so another one goes first",
     "planning.plan:_begins_compressed: KafkaSegmentError": "one thread reads, and raises it",

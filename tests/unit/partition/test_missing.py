@@ -24,6 +24,7 @@ from kafka_segment_source.storage.store import LOCAL
 from tests.cli.runner import answer, run
 from tests.support import simulated_reads, writer
 from tests.support.batches import data as batch
+from tests.support.layouts import write_copies
 from tests.support.logs import Segment, simple_log, simple_segment
 from tests.support.reads import plan_in
 from tests.support.rows import FIXTURES, LOG_DIRECTORIES, ORDERS, offsets
@@ -262,6 +263,11 @@ def test_a_checkpoint_beyond_the_end(name: str, what: str, folder: Path) -> None
     checkpoint(folder.parent, name, "orders 0 40")
     assert warnings(folder) == ()
     checkpoint(folder.parent, name, "orders 0 17081")
+    for last in (b"", bytes(90), segment(40).log[:70]):  # as right after a roll, or without a whole batch
+        file(folder, 40).write_bytes(last)
+        for level in ("read_uncommitted", "read_committed"):
+            assert any(warning.startswith(f"{what} 17081") for warning in warnings(folder, isolationLevel=level))
+    file(folder, 40).unlink()
     assert warnings(folder) == (
         f"{what} 17081 by '{folder.parent / name}': no file holds the offsets 40 to 17080 of partition orders-0; harmless"
         " in a copy that was taken while the broker ran, or of a machine that lost its power",
@@ -296,6 +302,14 @@ def test_a_leader_epoch_beyond_the_end(folder: Path) -> None:
     assert warnings(folder) == (said,)  # the later one of the two
     checkpoint(folder.parent, HIGH_WATERMARK, "orders 0 50")
     assert "no file holds the offsets 40 to 49" in warnings(folder)[0]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_an_older_line_that_the_last_batch_refutes(copies: int, tmp_path: Path) -> None:
+    """The broker has removed the line since, as the batches of that leader were truncated."""
+    files = [{10: "[10-13 e0] [14-15 e8]"}] * copies
+    paths = write_copies(tmp_path, *files, epochs=["0 0, 7 18"] * copies)
+    assert not [warning for warning in kafkaseg.plan(paths).warnings if "no file holds" in warning]
 
 
 @pytest.mark.parametrize("lines", [(), ("0 0",), ("0 0", "6 47")])

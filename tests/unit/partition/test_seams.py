@@ -468,12 +468,36 @@ def test_entries_that_lead_behind_the_batches_of_the_last_leader(left: str, turn
     log.with_suffix(".index").write_bytes(writer.offset_index([(17, size), (20, size + 100)], 14) + bytes(80))
     with pytest.raises(PathError, match="began at offset 16, and that copy has something else there, or has lost it"):
         offsets(paths[::turn])
-    (said,) = kafkaseg.plan([paths[0]]).warnings
+    for options in ({"isolationLevel": "read_committed"}, {"since": 1 << 50}, {}):
+        (said,) = [warning for warning in kafkaseg.plan([paths[0]], **options).warnings if "no file holds" in warning]
     assert said.startswith(f"the log has reached 21 by the entries of '{log.with_suffix('.index')}'")
     log.with_suffix(".index").write_bytes(writer.offset_index([(17, size), (20, size + 100), (19, 900)], 14))
     assert bool(left) == bool(
         kafkaseg.plan([paths[0]]).warnings
     )  # entries behind the file that are not in order say nothing
+
+
+@TURNS
+def test_a_last_batch_of_a_leader_that_its_own_checkpoint_does_not_have(turn: int, tmp_path: Path) -> None:
+    """It is from before a truncation: the other copy has the batch that the checkpoint means."""
+    copies = ({10: "[10-13 e0] [14-15 e0]"}, {10: "[10-13 e0] [14-15 e2]"})
+    paths = write_copies(tmp_path, *copies, epochs=("0 0, 4 16", "0 0, 5 16"))[::turn]
+    with pytest.raises(PathError, match="its last batches, up to offset 15, are of leader epoch 2"):
+        offsets(paths)
+    assert offsets(paths, failOnDataLoss=False) == list(range(10, 16))
+    later = write_copies(tmp_path / "later", *copies, epochs=("0 0, 6 16", "0 0, 5 16"))[::turn]
+    assert offsets(later) == list(range(10, 16))  # the one with that batch has lost
+
+
+@TURNS
+def test_entries_that_lead_behind_the_batches_of_a_shorter_copy(turn: int, tmp_path: Path) -> None:
+    """It was the longer one. Neither has what it lost."""
+    paths = write_copies(tmp_path, {10: "[10-13 e0]"}, {10: "[10-13 e0] [14-15 e0]"})
+    log = Path(paths[0], "t-0", writer.segment_name(10))
+    log.with_suffix(".index").write_bytes(writer.offset_index([(15, log.stat().st_size), (18, 999)], 10))
+    for bounds in ({}, {"startingOffsets": {"t": {"0": 14}}}):
+        said = [warning for warning in kafkaseg.plan(paths[::turn], **bounds).warnings if "no file holds" in warning]
+        assert len(said) == 1 and "no file holds the offsets 16 to 18 of partition t-0" in said[0]
 
 
 @TURNS
@@ -484,7 +508,12 @@ def test_a_file_without_bytes_of_a_replaced_leader(turn: int, tmp_path: Path) ->
     log = Path(paths[1], "t-0", writer.segment_name(12))
     log.with_suffix(".index").write_bytes(writer.offset_index([(19, 100)], 12))
     log.write_bytes(b"")
-    assert offsets(paths[::turn]) == list(range(10, 16))
+    log.with_name(writer.segment_name(30)).with_suffix(".index").write_bytes(
+        bytes(8)
+    )  # nor does a file that names nothing
+    plan = kafkaseg.plan(paths[::turn])
+    assert plan.to_reader(["offset"]).read_all()["offset"].to_pylist() == list(range(10, 16))
+    assert not [warning for warning in plan.warnings if "no file holds the offsets 30" in warning]
 
 
 @TURNS
