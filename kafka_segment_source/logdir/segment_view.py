@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.indexes import (
     OffsetEntries,
     TimeEntries,
@@ -367,7 +368,7 @@ class SegmentView:
         segment, trust = self.segment, self._trust
         if segment.last_offset is not None or not segment.index_size or not trust.trust_indexes:
             return None
-        with suppress(*UNUSABLE):
+        with suppress(FileChangedError, *UNUSABLE):  # then a read finds it again, or reports it
             if self._end_position is None:
                 self._find_log_end()
             if self._end_position is not None:

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
-from kafka_segment_source.errors import StorageError
+from kafka_segment_source.errors import FileChangedError, StorageError
 from kafka_segment_source.logdir.checkpoints import Checkpoints
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, read_epochs
 from kafka_segment_source.logdir.listing import list_beside
@@ -113,7 +113,7 @@ def _find_last_epoch(directory: str, storage: Storage, segments: Sequence[Segmen
 
 def _find_epoch_at_end(segment: Segment) -> int:
     """Returns the leader epoch of the last batch of a segment. UNKNOWN if none is proven."""
-    with SegmentView(segment, Trust()) as view, suppress(*UNUSABLE):
+    with SegmentView(segment, Trust()) as view, suppress(FileChangedError, *UNUSABLE):
         start = view.start_position(kafka_format.MAX_OFFSET)
         return max((header.leader_epoch for header in view.probe.walk(start) if header is not None), default=UNKNOWN)
     return UNKNOWN
