@@ -89,8 +89,8 @@ def valid_last_offsets(path: str, storage: Storage, size: int, log_size: int) ->
 
 
 def offsets_behind(path: str, storage: Storage, size: int, known: tuple[int, int, int]) -> Longs:
-    """Returns the relative offsets of a few entries of a `.index` behind its valid ones, by one read, int64[n]. None if
-    they are not in order up to the padding: damage may state anything.
+    """Returns the relative offsets of a few entries of a `.index` behind its valid ones, by one read, int64[n]. It
+    returns none if they are not in order up to the padding: damage may state anything.
 
     known: the number of valid entries, and the offset and position of the last one.
     """

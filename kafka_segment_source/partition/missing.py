@@ -120,7 +120,10 @@ def _find_epoch_at_end(segment: Segment) -> int:
 
 
 def _reach_of_entry(segment: Segment, indexed: int) -> Reach:
-    """Nothing need be waited for: a broker appends to the `.log` before it adds an entry to the `.index`."""
+    """Returns up to where the last entry of a `.index` says that the log reached. indexed: the offset of that entry.
+
+    Nothing need be waited for: a broker appends to the `.log` before it adds an entry to the `.index`.
+    """
     what = f"the log has reached {indexed + 1} by the entries of {segment.index_path!r}"
     return Reach(indexed + 1, what, parent_of(segment.path), seen=0.0)
 
