@@ -253,8 +253,9 @@ def read_offsets_behind(known: OffsetEntries, storage: Storage, size: int, base_
     """Returns the offsets of the entries of a `.index` behind those that lead into its `.log`, absolute, int64[n], as
     far as one small read shows them. It returns none if there are no more, or if they are not in order.
 
-    known: the valid entries, as `read_offset_index` returns them; behind the last ones alone, none is in order. size,
-    base_offset: as there. Raises FileChangedError if the file is gone, and an error of UNUSABLE if it cannot be read.
+    known: the valid entries, as `read_offset_index` returns them. size, base_offset: as there.
+
+    Raises FileChangedError if the file is gone, and an error of UNUSABLE if it cannot be read.
     """
     last = int(known.offsets[-1]) - base_offset if len(known) else -1
     position = int(known.positions[-1]) if len(known) else 0

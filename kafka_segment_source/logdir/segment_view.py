@@ -374,8 +374,11 @@ class SegmentView:
             if self._end_position is not None:
                 entries = self._offsets_near(kafka_format.MAX_OFFSET)
                 inside = entries.offsets[entries.positions >= self._end_position]
-                behind = read_offsets_behind(entries, segment.storage, segment.index_size, segment.base_offset)
-                return max([*inside[-1:].tolist(), *behind[-1:].tolist()], default=None)
+                found = inside[-1:].tolist()
+                if entries is self._offsets:  # else they are the last ones of the file, and none lies behind
+                    behind = read_offsets_behind(entries, segment.storage, segment.index_size, segment.base_offset)
+                    found += behind[-1:].tolist()
+                return max(found, default=None)
         return None
 
     def _note_fault(self, fault: str | None) -> None:

@@ -68,8 +68,8 @@ def _has_old_batch_before(copy: CopyView) -> bool:
 
 
 def _is_replaced(copy: CopyView, copies: Sequence[CopyView]) -> bool:
-    """Whether another copy has a batch of another leader epoch, and other bytes, where a copy has its last one, and
-    that one is used."""
+    """Whether another copy has, where a copy has its last batch, other bytes, of the leader epoch that the checkpoint
+    of the copy states there. False if the last batch is not used."""
     last = copy.last_batch
     if last is None or last.base_offset >= copy.end:
         return False

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_segment_source.logdir.leader_epochs import UNKNOWN, epoch_at
+from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.copy_view import CopyView
 
 
@@ -114,24 +115,20 @@ def explain_contradiction(copy: CopyView, other: CopyView, offset: int, epochs: 
 
 def explain_old_end(copy: CopyView) -> str:
     """Returns one sentence about a copy whose checkpoint states a later epoch for its last batch than that one does."""
-    last = copy.last_batch
-    assert last is not None
-    epoch = epoch_at(copy.epochs, last.base_offset)
+    stated, last = _state_own_epoch(copy)
     return (
-        f"{_state_epoch(copy, dict(copy.epochs)[epoch], epoch)}, and its last batch, at offset {last.base_offset}, is of"
-        f" leader epoch {last.leader_epoch}: it may be of a replaced leader"
+        f"{stated}, and its last batch, at offset {last.base_offset}, is of leader epoch {last.leader_epoch}: it may be of"
+        " a replaced leader"
     )
 
 
 def explain_old_batches(copy: CopyView) -> str:
-    """Returns one sentence about a copy whose checkpoint states a later epoch for its last two batches than they do."""
-    last = copy.last_batch
-    assert last is not None
-    epoch = epoch_at(copy.epochs, last.base_offset)
+    """Returns one sentence about a copy whose last batches are of another epoch than its checkpoint states there."""
+    stated, last = _state_own_epoch(copy)
     return (
-        f"{_state_epoch(copy, dict(copy.epochs)[epoch], epoch)}, and its last batches, up to offset {copy.end - 1}, are of"
-        f" leader epoch {last.leader_epoch}: their file is from before a truncation, or another copy's; give the path of a"
-        " sound copy alone, or failOnDataLoss=false to read them"
+        f"{stated}, and its last batches, up to offset {copy.end - 1}, are of leader epoch {last.leader_epoch}: their file"
+        " is from before a truncation, or another copy's; give the path of a sound copy alone, or failOnDataLoss=false to"
+        " read them"
     )
 
 
@@ -139,6 +136,14 @@ def _state_difference(one: CopyView, other: CopyView, offset: int) -> str:
     return (
         f"{_quote(one)} and {_quote(other)} hold different histories of partition {_name(one)} from offset {offset} on"
     )
+
+
+def _state_own_epoch(copy: CopyView) -> tuple[str, BatchHeader]:
+    """Returns what the checkpoint of a copy says of its last batch, and that batch."""
+    last = copy.last_batch
+    assert last is not None
+    epoch = epoch_at(copy.epochs, last.base_offset)
+    return _state_epoch(copy, dict(copy.epochs)[epoch], epoch), last
 
 
 def _state_epoch(copy: CopyView, offset: int, epoch: int) -> str:

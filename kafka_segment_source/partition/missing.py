@@ -231,8 +231,8 @@ def _add_evidence(
 def _find_reaches(copy: ListedLog, checkpoints: Checkpoints, seen: float, *, has_others: bool) -> Iterable[Reach]:
     """Yields offsets up to which the log of one directory once reached.
 
-    has_others: whether there are other copies. Then its leader epochs and the end of its index were read before;
-    `beyond_end` takes those of a single copy.
+    has_others: whether there are other copies. Then its last leader epoch and the end of its index are looked at here.
+    Those of a single copy are, once a plan knows where its files end (`beyond_end`).
     """
     parent = parent_of(copy.directory)
     for name, what in (

@@ -88,8 +88,8 @@ def find_start(log: PartitionLog, bounds: ReadBounds, source: Source, policy: Po
         return offset
     if bounds.start_at_latest_if_no_match:
         return find_log_end(log, policy.trust).sure_offset(policy)
-    for _ in check_missing(log, [evidence for evidence in log.evidence if evidence.is_hard], log.offsets, policy):
-        break  # under failOnDataLoss it has raised an error
+    hard = (evidence for evidence in log.evidence if evidence.is_hard)
+    list(check_missing(log, hard, log.offsets, policy))  # raises under failOnDataLoss
     raise OptionError(
         f"option {starting.option!r}: no offset of partition {log.topic}-{log.partition} has a timestamp at or"
         f" after {format_millis(number)} (startingOffsetsByTimestampStrategy=latest reads nothing of it instead)",

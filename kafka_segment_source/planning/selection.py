@@ -172,6 +172,9 @@ class Selector:
         source, policy, bounds = self._sources.source, self._sources.policy, self._sources.bounds
         offsets = offset_range(log, bounds, source, policy, self._warnings).intersect(self._pushed.offsets)
         self._note_missing(log, log.evidence, offsets)
+        if bounds.starting.by_time:  # what is missing before the offset that was found may have had the time
+            soft = tuple(evidence for evidence in log.evidence if not evidence.is_hard)
+            self._note_missing(log, soft, OffsetRange(log.offsets.start, offsets.start))
         self._wanted = offsets
         within = ScanBounds(self._stable.intersect(log, offsets, self._warnings), self._times)
         has_times = self._times.has_since or self._times.has_until

@@ -55,7 +55,7 @@ def find_lost_batches(
         moved = view.probe.proven(error.position)
         damaged = view.probe.at(error.position) if moved is None else None
         is_given = moved is not None and _is_given(own, moved, others)
-    yield from _find_under(own, segment, moved, others)
+    yield from _find_under(split, own, segment, moved, others)
     if moved is not None:
         if moved.base_offset < segment.span.end:
             passed = _find_passed(split, known, own, moved)
@@ -113,11 +113,11 @@ def _is_given(own: CopyView, batch: BatchHeader, others: Sequence[CopyView]) -> 
 
 
 def _find_under(
-    own: CopyView, segment: Segment, batch: BatchHeader | None, others: Sequence[CopyView]
+    split: SegmentSplit, own: CopyView, segment: Segment, batch: BatchHeader | None, others: Sequence[CopyView]
 ) -> Iterator[OffsetRange]:
-    """Yields the offsets of a batch if the one right before it in the file states them too, and the one right behind
-    follows it, or another copy has it at its place. Then the one before states more than it has, and gives none of
-    these: a right CRC covers how many a batch states, so no flipped bit made that."""
+    """Yields the wanted offsets of a batch if the one right before it in the file states them too, and the one right
+    behind follows it, or another copy has it at its place. Then the one before states more than it has, and gives none
+    of these: a right CRC covers how many a batch states, so no flipped bit made that."""
     if batch is None:
         return
     surveyed = own.survey(segment)
@@ -128,8 +128,9 @@ def _find_under(
     with own.open_view(segment) as view:
         following = view.probe.at(batch.end)
     follows = following is not None and following.base_offset == batch.last_offset + 1
-    if follows or any(other.has_at_its_place(batch) for other in others):
-        yield _offsets_of(batch)
+    wanted = _offsets_of(batch).intersect(split.uncut or split.bounds.offsets)
+    if not wanted.is_empty and (follows or any(other.has_at_its_place(batch) for other in others)):
+        yield wanted
 
 
 def _find_passed(

@@ -229,8 +229,9 @@ def test_the_first_segment_is_missing(folder: Path) -> None:
     )
     assert offsets(folder) == list(range(10, 40))
     assert warnings(folder, **between(10, 40)) == ()
+    assert warnings(folder, startingTimestamp=50) == (warning,)  # one of them may have this timestamp
     checkpoint(folder.parent, LOG_START, "orders 0 10")
-    assert warnings(folder) == ()
+    assert warnings(folder) == () and warnings(folder, startingTimestamp=50) == ()
 
 
 def test_a_segment_of_a_compacted_log(folder: Path) -> None:
