@@ -98,6 +98,13 @@ class Faults:
     def cut_short(self, position: int, size: int, needed: int) -> DataError:
         return self._make_corrupt_error("batch cut short", position, None, f"{size} bytes", f"{needed} bytes")
 
+    def cut_segment(self, position: int, end: int, indexed: int) -> DataError:
+        """position, end: of the end of the file, and the offset after its last batch. indexed: the last offset that its
+        index has."""
+        index_path = self.path.removesuffix(kafka_format.LOG_SUFFIX) + kafka_format.INDEX_SUFFIX
+        expected = f"batches up to offset {indexed} at least, by {index_path}"
+        return self._make_corrupt_error("segment cut short", position, end, "the end of the file", expected)
+
     def bad_header(self, position: int, stopped_by: int, found: int) -> DataError:
         """stopped_by, found: the report of `walk_headers`."""
         what, expected = _OF_HEADERS[stopped_by]

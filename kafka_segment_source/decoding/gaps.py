@@ -21,6 +21,7 @@ from kafka_segment_source.decoding.split import SegmentSplit
 from kafka_segment_source.errors import DataLossError
 from kafka_segment_source.kernels import batch_headers, batch_rules
 from kafka_segment_source.kernels.batch_headers import HeaderTable
+from kafka_segment_source.logdir.cut_segments import find_lost_end
 from kafka_segment_source.logdir.indexes import find_last_offset
 from kafka_segment_source.logdir.probe import HeaderProbe
 from kafka_segment_source.storage.files import InputFile, file_version
@@ -101,17 +102,35 @@ class GapWatch:
 
         After the last segment of a tier, they are those up to the offset that its manifest states.
         """
-        split, end = self._split, self._split.stated_end
+        split, gap = self._split, self._find_wanted_behind()
         is_loss = split.gap_is_loss or split.next_base_offset is None  # no tier is compacted
-        if not is_loss or self._has_gaps or self._has_old_formats or self.position != split.segment_size:
+        if not is_loss or self._has_gaps or self._has_old_formats or gap.is_empty:
             return None
-        if self.next_offset is None or end is None:
-            return None
-        gap = OffsetRange(self.next_offset, end).intersect(split.bounds.offsets)
-        if gap.is_empty or (split.start > 0 and self._has_gaps_before(file)):
+        if split.start > 0 and self._has_gaps_before(file):
             return None
         is_compaction = self._is_behind_gap and self._is_borne_out_by_index()
         return None if is_compaction else gap
+
+    def find_lost_end(self, file: InputFile) -> int | None:
+        """Returns the last offset that the index has behind the end of a segment that another one follows, if offsets
+        between the two are wanted. None if there is none: then compaction explains the gap."""
+        split, end = self._split, self.next_offset
+        if split.next_base_offset is None or end is None or self._find_wanted_behind().is_empty:
+            return None
+        stem, size = split.path.removesuffix(kafka_format.LOG_SUFFIX), split.segment_size
+        version = file_version(stem + kafka_format.INDEX_SUFFIX, split.storage)
+        if version is None or not version.size:
+            return None
+        probe = HeaderProbe(file, size, check_crcs=False)
+        return find_lost_end(split.path, split.storage, split.base_offset, size, version.size, end, probe)
+
+    def _find_wanted_behind(self) -> OffsetRange:
+        """Returns the wanted offsets between the last batch and the next segment, or the end that a manifest states.
+        None, if the segment was not read to its end."""
+        split, end = self._split, self._split.stated_end
+        if self.position != split.segment_size or self.next_offset is None or end is None:
+            return OffsetRange(0, 0)
+        return OffsetRange(self.next_offset, end).intersect(split.bounds.offsets)
 
     def _is_borne_out_by_index(self) -> bool:
         """Whether an index file ends with the last offset that was read. A broker writes what it has appended there. A

@@ -29,6 +29,7 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange, ScanBounds
 from kafka_segment_source.decoding.batches import CHUNK_BYTES, BatchReader, Chunk, TakeBuffer
 from kafka_segment_source.decoding.damage import Damage, NotedDamage
+from kafka_segment_source.decoding.faults import Faults
 from kafka_segment_source.decoding.gaps import GapInCopyError, GapWatch
 from kafka_segment_source.decoding.header_table import is_wrapper
 from kafka_segment_source.decoding.header_walk import read_headers_first
@@ -184,7 +185,8 @@ class SplitFile:
     def finish(self) -> None:
         """Checks the end of the file. Call it after the last chunk.
 
-        Raises DataLossError for a gap before the next segment, and GapInCopyError as `chunks` does.
+        Raises DataLossError for a gap before the next segment, under FAILFAST CorruptRecordError for a segment that was
+        cut short, and GapInCopyError as `chunks` does.
         """
         split = self.split
         if self._reader.is_done:
@@ -206,6 +208,12 @@ class SplitFile:
                 f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so",
                 _REMEDY,
             )
+        indexed = self._gaps.find_lost_end(self._file) if self.trust.trust_indexes else None
+        if indexed is not None:
+            assert self._gaps.next_offset is not None
+            error = Faults(split.path).cut_segment(split.segment_size, self._gaps.next_offset, indexed)
+            self._damage.allow(error)
+            self._damage.skip(error, split.segment_size)
 
     def _ask_before(self, base_offset: int | None) -> None:
         """Raises GapInCopyError if wanted offsets are missing before the batch that follows. base_offset: of that

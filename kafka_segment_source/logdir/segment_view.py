@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from kafka_segment_source import kafka_format
 from kafka_segment_source.errors import FileChangedError
+from kafka_segment_source.logdir.cut_segments import find_lost_end
 from kafka_segment_source.logdir.indexes import (
     OffsetEntries,
     TimeEntries,
@@ -379,6 +380,24 @@ class SegmentView:
                     behind = read_offsets_behind(entries, segment.storage, segment.index_size, segment.base_offset)
                     found += behind[-1:].tolist()
                 return max(found, default=None)
+        return None
+
+    def find_lost_end(self, end: int) -> int | None:
+        """Returns the last offset that the `.index` has behind the batches of a segment that another one follows, if
+        that shows a loss (`cut_segments.py`). end: the offset after its last batch, where its bytes end."""
+        segment = self.segment
+        if segment.is_last or not segment.index_size or not self._trust.trust_indexes:
+            return None
+        with suppress(FileChangedError):  # then a read finds it again
+            return find_lost_end(
+                segment.path,
+                segment.storage,
+                segment.base_offset,
+                segment.size,
+                segment.index_size,
+                end,
+                self.probe,
+            )
         return None
 
     def _note_fault(self, fault: str | None) -> None:

@@ -251,8 +251,9 @@ def survey(
                 unreadable = {error.position: error for error in damage.skipped}
             collector.take(chunk, unreadable)
             damage.skipped.clear()
+        end_holding = _rate_rest(source)  # it may find more damage
         collector.skip(damage)
-        made = collector.survey(log, _rate_rest(source))
+        made = collector.survey(log, end_holding)
     return _note_first_offsets(made, firsts) if decodes else made
 
 

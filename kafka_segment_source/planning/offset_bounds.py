@@ -111,10 +111,12 @@ def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -
     below = log.segments[at - 1].base_offset if at else -1
     gone = [evidence.offsets.start for evidence in log.evidence if evidence.is_hard]
     gone = [offset for offset in gone if below <= offset < start]
-    if gone or not at or not log.gap_is_loss(at - 1):
+    if gone or not at or not log.is_followed(at - 1):
         return min(gone, default=start)
     with SegmentView(log.segments[at - 1], policy.trust) as view:
         end = max(view.end_offset(), log_start_offset(log))
+        if not log.gap_is_loss(at - 1) and (end >= start or view.find_lost_end(end) is None):
+            return start  # compaction explains the gap
     if end >= start or not log.copies:
         return min(start, end)
     # damage may hide the end of the segment in one copy, and another copy has what is there

@@ -280,9 +280,13 @@ class _Replay:
         if self.log.copies or segment.base_offset < first:
             return None
         events = read_small_segment(segment, self.policy.trust)
-        if events is not None and events.end != segment.next_base_offset and self.log.gap_is_loss(at):
+        if events is None or events.end == segment.next_base_offset:
+            return events
+        if self.log.gap_is_loss(at):
             return None  # the other reader knows whether offsets are missing
-        return events
+        with SegmentView(segment, self.policy.trust) as view:
+            is_cut = view.find_lost_end(events.end) is not None
+        return None if is_cut else events
 
     def _make_split(self, at: int, first: int) -> SegmentSplit:
         """Makes a split of segment number `at`, from the batch that holds the offset `first`."""

@@ -104,6 +104,7 @@ def narrow(
                 newest is not None
                 and newest.timestamp < since
                 and not newest.hides_rows(view, bounds, gap_is_loss, has_copies)
+                and not newest.is_cut(view, bounds)
             ):
                 reason = f"nothing after {format_millis(newest.timestamp)} (batch headers)"
                 return DroppedSegment(segment, DropKind.BEFORE_TIMES, reason)
@@ -141,7 +142,17 @@ class _End(NamedTuple):
 
     def hides_rows(self, view: SegmentView, bounds: ScanBounds, gap_is_loss: bool, has_copies: bool) -> bool:
         """Whether wanted offsets are missing behind the last offset, and a read of it would notice that."""
-        if self.last_offset is None or not (gap_is_loss or (has_copies and self.is_wrong)):
+        return (gap_is_loss or (has_copies and self.is_wrong)) and self._is_before_gap(view, bounds)
+
+    def is_cut(self, view: SegmentView, bounds: ScanBounds) -> bool:
+        """Whether wanted offsets are lost behind the last offset, by the `.index`. They may have any timestamp."""
+        if self.last_offset is None or not self._is_before_gap(view, bounds):
+            return False
+        return view.find_lost_end(self.last_offset + 1) is not None
+
+    def _is_before_gap(self, view: SegmentView, bounds: ScanBounds) -> bool:
+        """Whether wanted offsets are missing behind the last offset."""
+        if self.last_offset is None:
             return False
         return not view.segment.gap_behind(self.last_offset).intersect(bounds.offsets).is_empty
 

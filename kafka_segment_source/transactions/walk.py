@@ -120,6 +120,9 @@ def walk_file(
         if skipped:
             yield Stretch(gaps=(end,), errors=skipped)
         source.finish()
+        late = tuple(damage.skipped[seen + len(skipped) :])
+        if late:
+            yield Stretch(gaps=(end,), errors=late)
         if follower is not None:
             follower.note_end(source)
     return None

@@ -20,7 +20,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -286,6 +287,69 @@ def test_a_lost_segment_of_a_compacted_log(
         if row["state"] in ("committed", "aborted") and row["firstOffset"] in by_offset:
             first = by_offset[row["firstOffset"]]
             assert first.kind != "data" or holed.is_committed(first) == (row["state"] == "committed")
+
+
+@MANY
+@given(
+    log=several,
+    number=st.integers(0, 4),
+    kept=st.integers(0, 6),
+    copies=st.integers(1, 2),
+    edges=st.none() | st.tuples(bounds, bounds),
+    allowed=st.booleans(),
+    chunk=st.sampled_from([150, 8 * 1024 * 1024]),
+    how=st.fixed_dictionaries({}, optional={"minPartitions": st.integers(1, 9)}),
+)
+def test_a_cut_segment_of_a_compacted_log(
+    log: Log,
+    number: int,
+    kept: int,
+    copies: int,
+    edges: tuple[Bound, Bound] | None,
+    allowed: bool,
+    chunk: int,
+    how: dict[str, Any],
+) -> None:
+    """A segment before the last one ends where one of its batches does, and its index files lead behind its end."""
+    cuttable = [at for at in range(log.gone, len(log.segments) - 1) if len(log.segments[at]) > 1]
+    assume(cuttable)
+    at = cuttable[number % len(cuttable)]
+    segment, base = log.segments[at], log.bases[at]
+    count = 1 + kept % (len(segment) - 1)
+    parts = [*log.segments[:at], segment[:count], segment[count:], *log.segments[at + 1 :]]
+    holed = Holed(replace(log, segments=parts), frozenset([at + 1]), leaves_indexes=True)
+    start, end, options = read_between(log, edges, **how, **({"mode": "DROPMALFORMED"} if allowed else {}))
+    ends = list(accumulate(len(batch.data) for batch in segment))
+    entries = [(batch.last, position) for batch, position in zip(segment[1:], ends[:-1], strict=True)]
+    with tempfile.TemporaryDirectory() as name, small_chunks(chunk), said() as messages:
+        paths = [Path(name, str(at)) for at in range(copies)]
+        for path in paths:
+            path.mkdir()
+            write(log, path, [0], False)
+            file = path / "ledger-0" / writer.segment_name(base)
+            file.write_bytes(file.read_bytes()[: ends[count - 1]])
+            file.with_suffix(".index").write_bytes(writer.offset_index(entries, base))
+            file.with_suffix(".timeindex").write_bytes(writer.time_index([(2000, segment[-1].last)], base))
+            (path / CLEANER_CHECKPOINT).write_text("0\n1\nledger 0 1\n")
+        rows: list[int] = []
+        error: CorruptRecordError | DataLossError | None = None
+        try:
+            rows = kafkaseg.scan(paths, ["offset"], **options).read_all()["offset"].to_pylist()
+        except (CorruptRecordError, DataLossError) as raised:
+            error = raised
+    event("an error" if error else "rows")
+    by_offset = {offset: batch for batch in holed.there for offset in range(batch.base, batch.last + 1)}
+    assert all(max(start, log.start) <= offset < end and holed.is_committed(by_offset[offset]) for offset in rows)
+    wanted = consumed(holed, start, end)
+    if error is not None:
+        assert not allowed or isinstance(error, DataLossError)
+        assert may_be_lost(holed, start, end), str(error)
+    elif not allowed:
+        assert wanted <= set(rows)
+    else:
+        assert {offset for offset in wanted & by_offset.keys() if holed.is_decided(by_offset[offset])} <= set(rows)
+        words = (*_SAYS_LOSS, "cut short")
+        assert wanted <= set(rows) or any(each in message for message in messages for each in words), messages
 
 
 def consumed(holed: Holed, start: int, end: int) -> set[int]:

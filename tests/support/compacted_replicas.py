@@ -110,6 +110,7 @@ class Replica:
     is_marked: bool = False
     is_gone: bool = False
     emptied: int | None = None  # the base offset of the segment whose `.log` has lost all its bytes
+    cut: int | None = None  # the base offset of the batch from which on a `.log` has lost its bytes
 
     @property
     def end(self) -> int:
@@ -197,9 +198,9 @@ class Replica:
         return any(held.batch.base <= offset <= held.batch.last for held in self.held if not held.whole)
 
     def is_emptied_at(self, offset: int) -> bool:
-        """Whether the file of an offset has lost all its bytes."""
+        """Whether the file of an offset has lost all its bytes, or its end with this offset."""
         base = max((base for base in self.rolls if base <= offset), default=None)
-        return base is not None and base == self.emptied
+        return base is not None and (base == self.emptied or (self.cut is not None and base <= self.cut <= offset))
 
     def files(self) -> Iterator[tuple[int, list[Held]]]:
         for at, base in enumerate(self.rolls):
@@ -492,7 +493,9 @@ def states_leader(replica: Replica, offset: int) -> bool:
     is_between = at + 1 < len(replica.held) and epochs == sorted(epochs) and epochs[-1] >= held.stated >= epochs[0]
     is_sound = all(each.whole and not replica.is_emptied_at(each.batch.base) for each in around)
     is_in_place = held.moved_to is None or [held.batch.last + 1] == [each.batch.base for each in around[-1:]]
-    return held.epoch is None and is_between and is_sound and is_in_place and reached == held.batch.base
+    is_there = replica.cut is None or not replica.is_emptied_at(held.batch.base)
+    is_right = held.epoch is None and reached == held.batch.base
+    return is_right and is_there and is_between and is_sound and is_in_place
 
 
 def shows_parting(replica: Replica, start: int, offset: int) -> bool:
@@ -549,7 +552,10 @@ def written(at: int, replica: Replica, number: int) -> Iterator[tuple[str, bytes
     indexed = random.random() < 0.6
     for base, batches in replica.files():
         log, entries = b"", []
+        is_cut = any(held.batch.base == replica.cut for held in batches)
+        end = 0  # of the bytes that are left
         for held in batches:
+            end = len(log) if held.batch.base == replica.cut else end
             data = held.batch.encode(held.kept)
             if not held.whole and held.moved_to is None:
                 place = random.choice([*range(17, 21), *range(21, len(data))])
@@ -558,16 +564,16 @@ def written(at: int, replica: Replica, number: int) -> Iterator[tuple[str, bytes
                 data = held.moved_to.to_bytes(8) + data[8:]
             if held.epoch is not None:
                 data = data[:12] + held.epoch.to_bytes(4, signed=True) + data[16:]
-            if log and random.random() < 0.6:
+            if log and (is_cut or random.random() < 0.6):
                 entries.append((held.batch.base, len(log)))
             log += data
         is_emptied = base == replica.emptied
-        yield f"{folder}/{writer.segment_name(base)}", b"" if is_emptied else log
-        if is_emptied:  # its last entry tells that there was something
+        yield f"{folder}/{writer.segment_name(base)}", b"" if is_emptied else log[:end] if is_cut else log
+        if is_emptied or is_cut:  # its last entry tells that there was something
             last = batches[-1].batch.last
             times = writer.time_index([(FIRST_TIME + 10 * last, last)], base)
             yield f"{folder}/{writer.segment_name(base, '.timeindex')}", times
-        if indexed:
+        if indexed or is_cut:
             yield f"{folder}/{writer.segment_name(base, '.index')}", writer.offset_index(entries, base)
     if replica.has_lines:
         lines = "".join(f"{epoch} {start}\n" for epoch, start in replica.lines.items())
@@ -802,6 +808,20 @@ def empty_file(random: Random, replicas: Iterable[Replica]) -> int | None:
     return replica.emptied
 
 
+def cut_file(random: Random, replicas: Iterable[Replica]) -> int | None:
+    """Takes the end of a `.log` before the last one of one of some replicas, from one of its batches on. Answers the
+    base of that batch."""
+    usable = [(replica, held) for replica in replicas for _, held in [*replica.files()][:-1] if len(held) > 1]
+    if not usable:
+        return None
+    replica, batches = random.choice(usable)
+    lost = batches[random.randrange(1, len(batches)) :]
+    replica.cut = lost[0].batch.base
+    for held in lost:
+        held.whole = False
+    return replica.cut
+
+
 def bend(random: Random, made: Case) -> Batch | None:
     """Flips a bit of the leader epoch of a batch between two of one epoch, in one replica. Answers the batch."""
     usable = [
@@ -884,6 +904,9 @@ def case(number: int) -> Case:
     holders = [made.leader] if is_holed else replicas
     if is_emptied and (base := empty_file(Random(~number), holders)) is not None:
         cluster.log.append(f"empty {base}")
+    is_cut = not is_emptied and beyond is None and number % 23 in (5, 17)
+    if is_cut and (base := cut_file(Random(~number), replicas)) is not None:
+        cluster.log.append(f"cut at {base}")
     is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
     if is_aged and (taken := age_checkpoint(Random(~number), [made.leader] if is_short else replicas)) is not None:
         cluster.log.append(f"an older checkpoint, by {taken} lines")

@@ -78,6 +78,8 @@ JUDGED: dict[str, str] = {
     "logdir.leader_epochs:read_epochs: FileChangedError": "there is no such file; the epochs of the batches are used",
     "logdir.producer_snapshots:_read_open_transactions: FileChangedError, error": "the next older snapshot, or the batches, say what is open",
     "logdir.producer_snapshots:_read_open_transactions: UNUSABLE": "a warning; the next older snapshot, or the batches, say what is open",
+    "logdir.cut_segments:find_lost_end: UNUSABLE": "an index that cannot be read is no evidence; no row depends on it",
+    "logdir.segment_view:SegmentView.find_lost_end: FileChangedError": "planning takes it for no evidence; the task that reads the file looks again",
     "logdir.segment_view:SegmentView.find_last_indexed: FileChangedError, UNUSABLE": "one piece of soft evidence is not known; no row depends on it",
     "logdir.segment_view:SegmentView.log_end: UNUSABLE": "the end is not known in planning; the task that reads the file raises it",
     "logdir.tiers:_read_topics.read: FileChangedError, PathError, StorageError": "the topic stands under its id with the error, which a selection raises",
