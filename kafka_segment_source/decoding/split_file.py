@@ -208,12 +208,17 @@ class SplitFile:
                 f" broker's {kafka_format.CLEANER_CHECKPOINT} is not here to say so",
                 _REMEDY,
             )
+        self.check_lost_end()
+
+    def check_lost_end(self) -> None:
+        """Reports a segment that was cut where a batch ends, if wanted offsets are lost with its end. `finish` calls
+        it where compaction may explain the gap. Raises CorruptRecordError under FAILFAST."""
+        size, end = self.split.segment_size, self._gaps.next_offset
         indexed = self._gaps.find_lost_end(self._file) if self.trust.trust_indexes else None
-        if indexed is not None:
-            assert self._gaps.next_offset is not None
-            error = Faults(split.path).cut_segment(split.segment_size, self._gaps.next_offset, indexed)
+        if indexed is not None and end is not None:
+            error = Faults(self.split.path).cut_segment(size, end, indexed)
             self._damage.allow(error)
-            self._damage.skip(error, split.segment_size)
+            self._damage.skip(error, size)
 
     def _ask_before(self, base_offset: int | None) -> None:
         """Raises GapInCopyError if wanted offsets are missing before the batch that follows. base_offset: of that

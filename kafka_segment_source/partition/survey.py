@@ -329,6 +329,7 @@ def _rate_rest(source: SplitFile) -> int | None:
     except FileChangedError:
         raise
     except DataLossError:
+        source.check_lost_end()  # compaction of another copy may explain the gap, but not this
         return None
     if source.is_done:
         return VOID
