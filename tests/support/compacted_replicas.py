@@ -904,7 +904,7 @@ def case(number: int) -> Case:
     holders = [made.leader] if is_holed else replicas
     if is_emptied and (base := empty_file(Random(~number), holders)) is not None:
         cluster.log.append(f"empty {base}")
-    is_cut = not is_emptied and beyond is None and number % 23 in (5, 17)
+    is_cut = not is_emptied and beyond is None and number % 3 > 0 and number % 23 in (5, 17)
     if is_cut and (base := cut_file(Random(~number), replicas)) is not None:
         cluster.log.append(f"cut at {base}")
     is_aged = (number % 12 in (5, 7) and number % 5 > 2) or is_short
