@@ -3,9 +3,10 @@
 Comes in: a copy, of which some files were read whole. Goes out: headers, with the offsets that belong to the batches.
 
 A damaged or torn batch has its place if it states the offset after the batch before it, but for one bit: its length, or
-what follows that, may be what is damaged. A whole batch has its place where just as many offsets are missing as it has:
-then its base offset alone is wrong, which no CRC covers. Two numbers that fit are no accident. No CRC covers the leader
-epoch either, and epochs never fall along a log. So the batches around must bear it out.
+what follows that, may be what is damaged. A whole batch has its place where just as many offsets are missing as it has,
+and no other bytes lie there: then its base offset alone is wrong, which no CRC covers. Two numbers that fit are no
+accident. No CRC covers the leader epoch either, and epochs never fall along a log. So the batches around must bear it
+out.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
         # its last offset may be what is damaged
         is_certain = header.last_offset + 1 == place.gap.end
         return header if is_certain else header._replace(last_offset=header.base_offset)
-    if whole is None or whole.magic != MAGIC_V2:
-        return None
+    if whole is None or whole.magic != MAGIC_V2 or whole.end != place.end:
+        return None  # more bytes than those of the batch belong to these offsets
     held = OffsetRange(place.gap.start, place.gap.start + whole.last_offset - whole.base_offset + 1)
     return whole._replace(base_offset=held.start, last_offset=held.end - 1) if held == place.gap else None
 

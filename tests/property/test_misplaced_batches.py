@@ -45,6 +45,11 @@ from tests.support.waiting import without_pauses
 CASES = count_cases(120, 800)
 PARTS = 4
 FAILED_ONCE = [
+    3300004711,  # two files changed their bytes, and the first batch of one is as long as the gap of the other
+    3300005340,  # the same
+    3300016865,  # the same
+    3300017624,  # the same
+    3300011565,  # a marker lies before what the plan reads of its file, in a compacted topic: a limit
     2640006526,  # two batches changed places, beside a stale copy and one that begins behind them
     803351,  # a piece began at a last batch behind a gap, which stated a later offset
     1252,  # a copy holds nothing where its batch lies in another file (with that rule loosened)
@@ -454,6 +459,7 @@ def _check_verify(case: Misplaced, files: SimulatedFiles, paths: list[str], word
     found = verify_source(options.source, options.policy, deep=True).problems
     problems = [problem.what for problem in found if not problem.path.endswith("index")]
     may_differ = case.may_be_hidden or case.what in ("shift", "raise")
+    may_differ |= case.is_of_compacted_topic and case.what == "move"  # a batch without rows, which the plan leads past
     assert not problems or word == "error" or case.gone or may_differ, f"a read is whole, and verify finds {problems}"
     may_look_torn = case.what == "over" and case.is_in_last_file  # what is left of the batch may look like a torn one
     assert problems or word == "whole" or may_look_torn, "a read ends with an error, and verify finds nothing"
