@@ -11,6 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, PathError
 from tests.support import writer
+from tests.support.layouts import offsets, write_copies
 from tests.unit.partition.test_stale_ends import make_batch, read, write_replica
 
 Batch = tuple[int, int, int, str]  # first offset, last one, leader epoch, who wrote it
@@ -697,3 +698,12 @@ def test_a_damaged_end_of_an_old_format(count: int, magic: int, turn: int, tmp_p
         write_unnoted(tmp_path / "B", b"".join([*messages, join((2, 2, 3, "last"))])),
     ]
     assert read(paths[::turn]) == [b"v0", b"v1", b"last0"]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_two_files_that_changed_their_bytes(turn: int, tmp_path: Path) -> None:
+    """The first batch of one is as long as the gap that they leave, but the others of it lie there too. Its leader says
+    nothing of the gap (misplaced batches 3300016865)."""
+    files = {0: "[0-3 e0]", 4: "[4-5 e0] [6-7 e0]", 8: "[8-9 e1]"}
+    paths = write_copies(tmp_path, files | {4: files[8], 8: files[4], 10: "[10-12 e1]"}, files)
+    assert offsets(paths[::turn]) == list(range(13))
