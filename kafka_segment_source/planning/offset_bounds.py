@@ -20,7 +20,8 @@ from kafka_segment_source import kafka_format
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.data_loss import report_lost_offsets
 from kafka_segment_source.errors import DataError, DataLossError, OptionError
-from kafka_segment_source.logdir.segment_view import SegmentView
+from kafka_segment_source.kafka_format import MAGIC_V2
+from kafka_segment_source.logdir.segment_view import SegmentView, find_header
 from kafka_segment_source.logdir.segments import Evidence, PartitionLog
 from kafka_segment_source.option_values import EARLIEST, LATEST, OffsetLimit
 from kafka_segment_source.reporting import Warnings
@@ -107,7 +108,9 @@ def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -
         return hole.start
     at = bisect_left(log.segments, start, key=lambda segment: segment.base_offset)
     if at == len(log.segments) or log.segments[at].base_offset != start:
-        return start
+        at -= 1
+        if at < 1 or not _is_first_record(log, at, start, policy.trust):
+            return start
     below = log.segments[at - 1].base_offset if at else -1
     gone = [evidence.offsets.start for evidence in log.evidence if evidence.is_hard]
     gone = [offset for offset in gone if below <= offset < start]
@@ -127,6 +130,19 @@ def include_gap(log: PartitionLog, start: int, source: Source, policy: Policy) -
     pieces = mend(whole_split(log, at - 1), OffsetRange(end, start), source, policy, DataLossError(""))
     last = pieces[-1] if pieces else None
     return last.offsets.start if isinstance(last, Lost) else start
+
+
+def _is_first_record(log: PartitionLog, at: int, offset: int, trust: Trust) -> bool:
+    """Whether segment number `at` has no record below an offset. Compaction removes those at the begin of a file."""
+    segment = log.segments[at]
+    header = find_header(segment, segment.base_offset, trust) if segment.offsets.start <= segment.base_offset else None
+    if header is None or not header.base_offset <= offset <= header.last_offset or header.magic < MAGIC_V2:
+        return False
+    if header.base_offset == offset:
+        return True
+    from kafka_segment_source.partition.survey import rows_of
+
+    return min(rows_of(log, segment, header, trust), default=None) == offset
 
 
 def _find_end(log: PartitionLog, ending: OffsetLimit, source: Source, policy: Policy) -> int:

@@ -77,7 +77,7 @@ def map_segment(
     advance: is called with the number of further bytes that are done.
     keys: whether key filters are made. cell: bytes of the file in which the batches of one zone begin.
     """
-    damage = None
+    damage, is_cut = None, False
     maker = FilterMaker(cell) if keys else None
     tables = [no_zones()]
     done = split.start
@@ -94,8 +94,11 @@ def map_segment(
             source.finish()
         except DataError as error:
             damage = str(error)
+            is_cut = error.position == split.segment_size
         advance(split.end - done)
         zones = _join_by_cell(np.concatenate(tables, axis=1), cell)
+        if is_cut:
+            zones = zones[:, :-1]  # a read of the last batch notices what is lost behind it
         if source.has_changed():
             zones = _drop_truncated(source, zones)
     zones[zone_table.SEGMENT] = split.base_offset

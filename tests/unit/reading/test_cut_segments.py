@@ -16,6 +16,7 @@ from tests.support import writer
 from tests.support.batches import data as batch
 from tests.support.far_files import far_files
 from tests.support.logs import Segment, simple_log, simple_segment
+from tests.support.maps import make_maps
 from tests.support.rows import offsets
 
 
@@ -171,3 +172,43 @@ def test_another_copy(is_marked: bool, tmp_path: Path) -> None:
     )
     with pytest.raises((CorruptRecordError, DataLossError), match="the offsets 14 to 17"):
         offsets(copies)
+
+
+NEXT = {
+    "at its name": batch(20, 400, 410),
+    "above its name": batch(23, 400, 410),
+    "thinned": batch(20, 400, offsets=[22]),
+}
+"""The first batch of the next file, after compaction."""
+
+
+@pytest.mark.parametrize("loss", ["cut", "emptied"])
+@pytest.mark.parametrize("begin", list(NEXT))
+def test_a_starting_timestamp_of_the_next_file(begin: str, loss: str, tmp_path: Path) -> None:
+    """A record that was lost right before may be the first one of that time, wherever the next file begins."""
+    following = simple_segment([NEXT[begin], batch(25, 500, 510)], base=20)
+    folder = simple_log(segment(0), segment(10), following).write(tmp_path / "data")
+    (tmp_path / "data" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    first = NEXT[begin].rows[0][0]
+    assert offsets(folder, startingTimestamp=191)[0] == first
+    if loss == "cut":
+        cut(folder, 2)
+    else:
+        file(folder, 10).write_bytes(b"")
+    with pytest.raises((CorruptRecordError, DataLossError), match=r"segment cut short|offsets 10 to 19"):
+        offsets(folder, startingTimestamp=191)
+    assert offsets(folder, startingTimestamp=401)[0] == (
+        25 if begin == "thinned" else first + 1
+    )  # another one is before
+    answer = kafkaseg.offsets_for_time(folder, 191)
+    assert answer.partitions[0].offset == first
+    assert answer.warnings
+
+
+def test_a_zone_map_of_a_segment_that_was_cut(folder: Path, tmp_path: Path) -> None:
+    """It does not lead past the end of the segment."""
+    cut(folder, 2)
+    make_maps(folder.parent, tmp_path / "maps", keys=True)
+    for options in ({"since": 190}, {"key": "k25"}):
+        with pytest.raises(CorruptRecordError, match="segment cut short"):
+            offsets(folder, zoneMaps=str(tmp_path / "maps"), **options)
