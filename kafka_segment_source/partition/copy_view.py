@@ -267,7 +267,7 @@ class CopyView:
     def end_of(self, segment: Segment) -> int | None:
         """Returns the offset after the last batch of a segment that others follow.
 
-        None if damage hides it, or if the index does not help.
+        None if damage hides it, if the segment was cut, or if the index does not help.
         """
         if segment.path not in self._ends:
             self._ends[segment.path] = self._find_end(segment)
@@ -327,6 +327,9 @@ class CopyView:
                     last = surveyed.last
                     return None if last is None or surveyed.faults[-1] is not None else last.last_offset + 1
                 reached = header.last_offset + 1
+            if reached < segment.span.end and view.find_lost_end(reached) is not None:
+                self.survey(segment)  # says what is lost
+                return None
         return reached
 
     def rows(self, header: BatchHeader) -> Rows | None:
