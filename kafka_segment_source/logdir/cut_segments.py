@@ -5,8 +5,8 @@ that leads behind the last batch shows that more batches were there. In a compac
 offsets may be missing before the next segment.
 
 But in a copy of a running broker, the index of before a compaction may lie beside the `.log` of after it. So the
-`.index` must be that of this `.log`: its last entry inside leads to a batch. Where no entry leads inside, the
-`.timeindex` must have an offset behind the end too.
+`.index` must be that of this `.log`: its last entry inside leads to a batch, and its last one of all has an offset
+before the next segment. Where no entry leads inside, the `.timeindex` must have an offset behind the end too.
 
 Kafka: LogSegment.append, LogSegment.truncateTo.
 """
@@ -29,13 +29,21 @@ from kafka_segment_source.storage.store import Storage
 
 
 def find_lost_end(
-    path: str, storage: Storage, base_offset: int, log_size: int, index_size: int, end: int, probe: HeaderProbe
+    path: str,
+    storage: Storage,
+    base_offset: int,
+    log_size: int,
+    index_size: int,
+    limit: int,
+    end: int,
+    probe: HeaderProbe,
 ) -> int | None:
     """Returns the last offset that the `.index` of a segment has behind the batches of its `.log`. None if it shows no
     loss, or if it cannot be read.
 
     path, base_offset, log_size: of the `.log`. index_size: of the `.index`. Sizes are in bytes.
-    end: the offset after the last batch, where the bytes of the `.log` end. probe: reads its headers.
+    limit: where the next segment begins. end: the offset after the last batch, where the bytes of the `.log` end.
+    probe: reads its headers.
 
     Raises FileChangedError if an index file vanishes meanwhile.
     """
@@ -49,7 +57,7 @@ def find_lost_end(
     behind = []
     with suppress(*UNUSABLE):  # an index that cannot be read says nothing
         behind = read_offsets_behind(entries, storage, index_size, base_offset).tolist()
-    if not behind or behind[-1] < end:
+    if not behind or not end <= behind[-1] < limit:
         return None
     is_own = _leads_to_batch(entries, probe) if len(entries) else _has_time_behind(stem, storage, base_offset, end)
     return int(behind[-1]) if is_own else None

@@ -386,7 +386,8 @@ class SegmentView:
         """Returns the last offset that the `.index` has behind the batches of a segment that another one follows, if
         that shows a loss (`cut_segments.py`). end: the offset after its last batch, where its bytes end."""
         segment = self.segment
-        if segment.is_last or not segment.index_size or not self._trust.trust_indexes:
+        limit = segment.next_base_offset
+        if limit is None or not segment.index_size or not self._trust.trust_indexes:
             return None
         with suppress(FileChangedError):  # then a read finds it again
             return find_lost_end(
@@ -395,6 +396,7 @@ class SegmentView:
                 segment.base_offset,
                 segment.size,
                 segment.index_size,
+                limit,
                 end,
                 self.probe,
             )

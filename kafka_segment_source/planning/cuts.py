@@ -1,8 +1,8 @@
 """One split → several splits of the same segment: by bytes for minPartitions, by offsets for maxRecordsPerPartition.
 
 A cut is made where a proven batch begins. The pieces share no batch, and each piece returns only its own offsets. So no
-row is lost or returned twice. A batch is cut inside, by offset, only if it has more records than a piece may have. Then
-both pieces read it. The size of the batch limits how many records it can hold, and so how many cuts it gets.
+row is lost or returned twice. A batch is cut inside, by offset, only if it may have more records than a piece may have.
+Then both pieces read it. The size of the batch limits how many records it can hold, and so how many cuts it gets.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 
 # The number of cuts inside a batch depends on its offsets, but these may be wrong or wide. No checksum covers the
 # offset of a magic 0 or 1 wrapper. Compaction may leave one record of a wide batch, or a wrapper far behind the batch
-# before it. So the bytes of the batch limit the number of cuts. gzip makes at most 1,032 bytes of one byte, and a
-# record takes 7.
-_MOST_RECORDS_A_BYTE = 150
+# before it. So the bytes of the batch limit the number of cuts. gzip makes at most 1,032 bytes of one byte.
+_LEAST_RECORD = 7  # bytes
+_MOST_OF_A_BYTE = 1032
 
 
 class _Cut(NamedTuple):
@@ -75,7 +75,8 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
 
 
 def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[SegmentSplit]:
-    """Cuts a split into splits that span at most `most` offsets each, so each holds at most `most` records."""
+    """Cuts a split into splits that hold at most `most` records each: it spans at most `most` offsets, or it has one
+    batch with no more records."""
     return _cut_split(split, list(_find_record_cuts(view, split, most)))
 
 
@@ -89,6 +90,10 @@ def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iter
             return
         hides_first = header.is_wrapper
         inside = hides_first or header.base_offset <= offset
+        if inside and 0 <= header.count <= most:  # all of its records fit a piece, however wide it is
+            offset = header.last_offset + 1
+            yield _Cut(offset, header.end, header.end)
+            continue
         if inside and header.position != position:
             position, step = header.position, _compute_step(header, offset, most)
         offset = min(offset + step, header.last_offset) if inside else header.base_offset
@@ -101,7 +106,8 @@ def _compute_step(header: BatchHeader, offset: int, most: int) -> int:
     It is `most`, or more if the batch spans more offsets than its bytes can hold records.
     """
     spans = header.last_offset + 1 - offset
-    return max(most, -(-spans // (header.size * _MOST_RECORDS_A_BYTE)))
+    size = header.size * _MOST_OF_A_BYTE if header.is_compressed else header.size
+    return max(most, -(-spans // (size // _LEAST_RECORD + 1)))
 
 
 class _ForwardWalk:

@@ -26,6 +26,7 @@ from tests.support.waiting import without_pauses
 CASES = 20_000 if os.environ.get("KAFKASEG_LONG") else count_cases(400, 1_000)
 PARTS = 10
 FAILED_ONCE = [
+    3200006738,  # a file that was cut, and a copy whose history lost has an empty batch there
     2830006323,  # a damaged batch that names its leader, and damage in the other copy before its batch there
     2800004337,  # a last batch that was left out, and a wrong epoch that it seemed to bear out
     100010109,  # a stale batch in a gap of the log, below one that both copies have at its place

@@ -127,6 +127,17 @@ def test_the_index_of_before_a_compaction(folder: Path) -> None:
         offsets(folder)
 
 
+def test_the_index_of_files_that_the_cleaner_put_together(folder: Path) -> None:
+    """A copy of a running broker may have it beside the first of them, as it was before."""
+    last = segment(10).batches[-1]
+    file(folder, 10).write_bytes(segment(10).log[: last.position])  # a cleaner took the last batch before
+    index = file(folder, 10, ".index")
+    index.write_bytes(
+        index.read_bytes()[:-8] + writer.offset_index([(21, last.position), (23, last.position + 90)], 10)
+    )
+    assert offsets(folder) == [*range(18), *range(20, 30)]
+
+
 def test_what_is_no_evidence(folder: Path) -> None:
     """One damaged entry leads anywhere, and padding nowhere. Without index files, or where none is trusted, nothing is
     known."""
