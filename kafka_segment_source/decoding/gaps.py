@@ -115,14 +115,10 @@ class GapWatch:
         """Returns the last offset that the index has behind the end of a segment that another one follows, if offsets
         between the two are wanted. None if there is none: then compaction explains the gap."""
         split, end, limit = self._split, self.next_offset, self._split.next_base_offset
-        if limit is None or end is None or self._find_wanted_behind().is_empty:
+        if limit is None or end is None or not split.index_size or self._find_wanted_behind().is_empty:
             return None
-        stem, size = split.path.removesuffix(kafka_format.LOG_SUFFIX), split.segment_size
-        version = file_version(stem + kafka_format.INDEX_SUFFIX, split.storage)
-        if version is None or not version.size:
-            return None
-        probe = HeaderProbe(file, size, check_crcs=False)
-        return find_lost_end(split.path, split.storage, split.base_offset, size, version.size, limit, end, probe)
+        probe, size = HeaderProbe(file, split.segment_size, check_crcs=False), split.segment_size
+        return find_lost_end(split.path, split.storage, split.base_offset, size, split.index_size, limit, end, probe)
 
     def _find_wanted_behind(self) -> OffsetRange:
         """Returns the wanted offsets between the last batch and the next segment, or the end that a manifest states.

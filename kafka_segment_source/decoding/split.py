@@ -55,6 +55,7 @@ class SegmentSplit(NamedTuple):
     lost_places: of a compacted log, whose gaps show no loss: where planning knows that offsets are missing, or may be.
     Transactions that were open there may have ended in them. In order.
     storage: where the file is.
+    index_size: bytes of its `.index` when it was planned. None if it has none.
     """
 
     path: str
@@ -78,6 +79,7 @@ class SegmentSplit(NamedTuple):
     asks_in_gaps: bool = False
     lost_places: tuple[int, ...] = ()
     storage: Storage = LOCAL
+    index_size: int | None = None
 
     @property
     def is_of_last(self) -> bool:
@@ -153,6 +155,7 @@ def split_of(
         asks_in_gaps=parent_of(segment.path) in log.unmarked if log.unmarked else False,
         lost_places=log.lost_places if log.compacted else (),
         storage=segment.storage,
+        index_size=segment.index_size,
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from kafka_segment_source import kafka_format
+from kafka_segment_source.errors import FileChangedError
 from kafka_segment_source.logdir.indexes import (
     OffsetEntries,
     find_last_offset,
@@ -39,13 +40,11 @@ def find_lost_end(
     probe: HeaderProbe,
 ) -> int | None:
     """Returns the last offset that the `.index` of a segment has behind the batches of its `.log`. None if it shows no
-    loss, or if it cannot be read.
+    loss, if it cannot be read, or if it is gone.
 
     path, base_offset, log_size: of the `.log`. index_size: of the `.index`. Sizes are in bytes.
     limit: where the next segment begins. end: the offset after the last batch, where the bytes of the `.log` end.
     probe: reads its headers.
-
-    Raises FileChangedError if an index file vanishes meanwhile.
     """
     stem = path.removesuffix(kafka_format.LOG_SUFFIX)
     index_path = stem + kafka_format.INDEX_SUFFIX
@@ -55,7 +54,7 @@ def find_lost_end(
     if entries.fault is not None:
         return None
     behind = []
-    with suppress(*UNUSABLE):  # an index that cannot be read says nothing
+    with suppress(FileChangedError, *UNUSABLE):  # an index that cannot be read says nothing
         behind = read_offsets_behind(entries, storage, index_size, base_offset).tolist()
     if not behind or not end <= behind[-1] < limit:
         return None

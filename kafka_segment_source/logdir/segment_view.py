@@ -389,18 +389,10 @@ class SegmentView:
         limit = segment.next_base_offset
         if limit is None or not segment.index_size or not self._trust.trust_indexes:
             return None
-        with suppress(FileChangedError):  # then a read finds it again
-            return find_lost_end(
-                segment.path,
-                segment.storage,
-                segment.base_offset,
-                segment.size,
-                segment.index_size,
-                limit,
-                end,
-                self.probe,
-            )
-        return None
+        size, index_size = segment.size, segment.index_size
+        return find_lost_end(
+            segment.path, segment.storage, segment.base_offset, size, index_size, limit, end, self.probe
+        )
 
     def _note_fault(self, fault: str | None) -> None:
         if fault is not None:
