@@ -1884,11 +1884,6 @@ LOOSENED = [
             "if inside and 0 <= header.count <= most:",
             "if False:",
         ),
-        (
-            "cuts: a plain record takes some bytes",
-            "if header.is_compressed else header.size",
-            "if True else header.size",
-        ),
     ),
     *_of(
         "zones/making.py",

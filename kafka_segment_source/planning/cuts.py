@@ -21,9 +21,9 @@ from kafka_segment_source.logdir.segment_view import SegmentView
 
 # The number of cuts inside a batch depends on its offsets, but these may be wrong or wide. No checksum covers the
 # offset of a magic 0 or 1 wrapper. Compaction may leave one record of a wide batch, or a wrapper far behind the batch
-# before it. So the bytes of the batch limit the number of cuts. gzip makes at most 1,032 bytes of one byte.
-_LEAST_RECORD = 7  # bytes
-_MOST_OF_A_BYTE = 1032
+# before it. So the bytes of the batch limit the number of cuts. gzip makes at most 1,032 bytes of one byte, and a
+# record takes 7.
+_MOST_RECORDS_A_BYTE = 150
 
 
 class _Cut(NamedTuple):
@@ -91,9 +91,10 @@ def _find_record_cuts(view: SegmentView, split: SegmentSplit, most: int) -> Iter
         hides_first = header.is_wrapper
         inside = hides_first or header.base_offset <= offset
         if inside and 0 <= header.count <= most:  # all of its records fit a piece, however wide it is
-            offset = header.last_offset + 1
-            yield _Cut(offset, header.end, header.end)
-            continue
+            header = walk.find(header.last_offset + 1)
+            if header is None or header.position >= split.end:
+                return
+            inside = hides_first = header.is_wrapper
         if inside and header.position != position:
             position, step = header.position, _compute_step(header, offset, most)
         offset = min(offset + step, header.last_offset) if inside else header.base_offset
@@ -106,8 +107,7 @@ def _compute_step(header: BatchHeader, offset: int, most: int) -> int:
     It is `most`, or more if the batch spans more offsets than its bytes can hold records.
     """
     spans = header.last_offset + 1 - offset
-    size = header.size * _MOST_OF_A_BYTE if header.is_compressed else header.size
-    return max(most, -(-spans // (size // _LEAST_RECORD + 1)))
+    return max(most, -(-spans // (header.size * _MOST_RECORDS_A_BYTE)))
 
 
 class _ForwardWalk:

@@ -223,3 +223,18 @@ def test_a_zone_map_of_a_segment_that_was_cut(folder: Path, tmp_path: Path) -> N
     for options in ({"since": 190}, {"key": "k25"}):
         with pytest.raises(CorruptRecordError, match="segment cut short"):
             offsets(folder, zoneMaps=str(tmp_path / "maps"), **options)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5])
+def test_pieces_of_a_thinned_batch_at_the_end(most: int, tmp_path: Path) -> None:
+    """No piece begins where the file ends, as its read would not see the batch before."""
+    thinned = [batch(10, 100, 110, offsets=[10, 14]), batch(15, 120, 130), batch(17, 140)]
+    entries = {"index": [(16, 1), (17, 2)], "timeindex": [(140, 17)]}
+    middle = simple_segment(thinned, base=10, **entries)
+    folder = simple_log(segment(0), middle, segment(20)).write(tmp_path / "data")
+    (tmp_path / "data" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 20\n")
+    assert offsets(folder, maxRecordsPerPartition=most) == [*range(10), 10, 14, 15, 16, 17, *range(20, 30)]
+    for kept in (1, 2):
+        file(folder, 10).write_bytes(middle.log[: middle.batches[kept].position])
+        with pytest.raises(CorruptRecordError, match="segment cut short"):
+            offsets(folder, maxRecordsPerPartition=most)
