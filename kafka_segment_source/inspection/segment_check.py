@@ -164,13 +164,14 @@ class SegmentCheck:
             yield self.end
         self.was_read = True
         self.batches = batches_of(tables)
-        self.findings += [_make_damage_finding(error, end) for error, end in self._damage.ranges]
-        self.findings += self._find_fallen_epochs()
-        self.findings += self._note_tail(source)
         try:
             source.finish()
         except DataLossError:  # `verify.py` says so, unless the log is compacted
             self.gap_is_loss = True
+            source.check_lost_end()
+        self.findings += [_make_damage_finding(error, end) for error, end in self._damage.ranges]
+        self.findings += self._find_fallen_epochs()
+        self.findings += self._note_tail(source)
 
     def _find_fallen_epochs(self) -> list[Finding]:
         """Finds the first place where the leader epoch falls: epochs grow along a log, and no CRC covers them."""
