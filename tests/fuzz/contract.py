@@ -40,6 +40,10 @@ STRICTER = frozenset({"record with an unreadable varint"})
 """Where kafkaseg refuses what Kafka would read: varints with bits beyond their type, which Kafka drops."""
 
 
+CUT = "segment cut short"
+"""What is said of a segment whose index leads behind its end: its damage is at its end, and has no bytes."""
+
+
 class ViolationError(AssertionError):
     """The answer is not one that the bytes allow."""
 
@@ -156,6 +160,10 @@ def check_dropped(
     is_refused: the read ended behind the segment's last byte here, and may not have looked into the last batches.
     """
     data = segment.log
+    for report in (each for each in reports if each.what == CUT):  # no bytes are left out: some are not there
+        if limit is None or (report.position, report.end) != (len(data), len(data)):
+            raise ViolationError(f"a cut at {report.position} of {len(data)} bytes, of a segment before {limit}")
+    reports = [report for report in reports if report.what != CUT]
     walk = _Walk(data, segment.base_offset - 1, limit)
     ranges = [_whole_range(data, each) for each in sorted(reports, key=lambda each: each.position)]
     starts = [start for _, start, _ in ranges]
