@@ -1812,8 +1812,8 @@ LOOSENED = [
         ),
         (
             "cut: without an entry inside, the time index must lead behind the end too",
-            "else _has_time_behind(stem, storage, base_offset, end)",
-            "else True",
+            "if len(entries) else has_time",
+            "if len(entries) else True",
         ),
     ),
     *_of(

@@ -121,8 +121,8 @@ class GapWatch:
         return find_lost_end(split.path, split.storage, split.base_offset, size, split.index_size, limit, end, probe)
 
     def _find_wanted_behind(self) -> OffsetRange:
-        """Returns the wanted offsets between the last batch and the next segment, or the end that a manifest states.
-        None, if the segment was not read to its end."""
+        """Returns the wanted offsets between the last batch and the next segment, or the end that a manifest states. It
+        returns an empty range if the segment was not read to its end."""
         split, end = self._split, self._split.stated_end
         if self.position != split.segment_size or self.next_offset is None or end is None:
             return OffsetRange(0, 0)

@@ -53,12 +53,13 @@ def find_lost_end(
     entries = read_offset_index(index_path, storage, index_size, base_offset, log_size)
     if entries.fault is not None:
         return None
-    behind = []
+    behind, has_time = [], False
     with suppress(FileChangedError, *UNUSABLE):  # an index that cannot be read says nothing
         behind = read_offsets_behind(entries, storage, index_size, base_offset).tolist()
+        has_time = not len(entries) and _has_time_behind(stem, storage, base_offset, end)
     if not behind or not end <= behind[-1] < limit:
         return None
-    is_own = _leads_to_batch(entries, probe) if len(entries) else _has_time_behind(stem, storage, base_offset, end)
+    is_own = _leads_to_batch(entries, probe) if len(entries) else has_time
     return int(behind[-1]) if is_own else None
 
 

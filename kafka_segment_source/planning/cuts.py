@@ -75,7 +75,7 @@ def cut_by_bytes(view: SegmentView, split: SegmentSplit, pieces: int) -> list[Se
 
 
 def cut_by_records(view: SegmentView, split: SegmentSplit, most: int) -> list[SegmentSplit]:
-    """Cuts a split into splits that hold at most `most` records each: it spans at most `most` offsets, or it has one
+    """Cuts a split into splits that hold at most `most` records each. Each spans at most `most` offsets, or has one
     batch with no more records."""
     return _cut_split(split, list(_find_record_cuts(view, split, most)))
 
