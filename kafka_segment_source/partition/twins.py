@@ -144,7 +144,9 @@ def find_lost_strays(
         is_earlier = batch.last_offset < segment.base_offset
         is_other_file = copy.segment_of(batch.base_offset) != segment
         own = [header for header in copy.batches_in(stated) if is_other_file or header.position != batch.position]
-        is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in others)
+        is_behind = batch.base_offset >= segment.span.end  # no read of the segment meets it
+        holders = [other for other in others if not is_behind or batch.last_offset < other.log.offsets.end]
+        is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in holders)
         is_held = is_held or any(_replaces(other, copy, batch) for other in counting)
         # two cleanings leave other records of one batch
         is_held = is_held or any(_is_rewritten_in(other, gap, copy, segment, batch) for other in counting)
@@ -157,7 +159,7 @@ def find_lost_strays(
                 or bool(own)
                 or any(other.has_batches_in(stated) and not has_earlier_epoch(other, batch) for other in counting)
             )
-        if not (is_explained or is_held or (is_first and is_elsewhere(copy, segment, batch, others))):
+        if not (is_explained or is_held or (is_first and is_elsewhere(copy, segment, batch, holders))):
             is_first = False
             yield batch
 
