@@ -5,7 +5,7 @@ Comes in: a copy, of which some files were read whole. Goes out: headers, with t
 A damaged or torn batch has its place if it states the offset after the batch before it, but for one bit: its length, or
 what follows that, may be what is damaged. A whole batch has its place where just as many offsets are missing as it has,
 and no other bytes lie there: then its base offset alone is wrong, which no CRC covers. Two numbers that fit are no
-accident. No CRC covers the leader epoch either, and epochs never fall along a log. So the batches around must bear it
+accident. But if the file before has batches at these offsets, the name of the file is what is wrong. No CRC covers the leader epoch either, and epochs never fall along a log. So the batches around must bear it
 out.
 """
 
@@ -36,7 +36,11 @@ def _find_in_file(copy: CopyView, surveyed: Survey) -> list[BatchHeader]:
         return []
     with copy.open_view(surveyed.segment) as view:
         headers = [_read_header(view, place) for place in places]
-    return [header for header in headers if header is not None and _is_borne_out(copy, surveyed, header)]
+    return [
+        header
+        for header in headers
+        if header is not None and _is_borne_out(copy, surveyed, header) and not _is_held_before(copy, surveyed, header)
+    ]
 
 
 def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
@@ -56,6 +60,19 @@ def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
 def _is_borne_out(copy: CopyView, surveyed: Survey, header: BatchHeader) -> bool:
     """Whether the leader epoch of a batch lies between those of the sound batches around it."""
     at = surveyed.first_from(header.base_offset)
-    before = surveyed.header(at - 1).leader_epoch if at else 0
+    base_offset = surveyed.segment.base_offset
+    before = surveyed.header(at - 1) if at else copy.batch_at(base_offset - 1)
     after = surveyed.header(at) if at < surveyed.batches.shape[1] else copy.batch_at(surveyed.segment.span.end)
-    return after is not None and max(before, 0) <= header.leader_epoch <= after.leader_epoch
+    least = 0 if before is None else max(before.leader_epoch, 0)
+    return after is not None and least <= header.leader_epoch <= after.leader_epoch
+
+
+def _is_held_before(copy: CopyView, surveyed: Survey, header: BatchHeader) -> bool:
+    """Whether the segment before the one that was read has a whole batch at the offsets of a header."""
+    before = copy.segment_before(surveyed.segment)
+    if before is None or not before.size or surveyed.first_from(header.base_offset) > 0:
+        return False  # it lies behind a batch of its own file
+    copy.survey(before)
+    stated = OffsetRange(header.base_offset, header.last_offset + 1)
+    held = (OffsetRange(stray.batch.base_offset, stray.batch.last_offset + 1) for stray in copy.strays_of(before))
+    return any(not stated.intersect(offsets).is_empty for offsets in held)
