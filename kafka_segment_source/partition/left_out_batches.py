@@ -5,8 +5,8 @@ Comes in: a copy, of which some files were read whole. Goes out: headers, with t
 A damaged or torn batch has its place if it states the offset after the batch before it, but for one bit: its length, or
 what follows that, may be what is damaged. A whole batch has its place where just as many offsets are missing as it has,
 and no other bytes lie there: then its base offset alone is wrong, which no CRC covers. Two numbers that fit are no
-accident. But if the file before has batches at these offsets, the name of the file is what is wrong. No CRC covers the leader epoch either, and epochs never fall along a log. So the batches around must bear it
-out.
+accident. But if the file before has batches at these offsets, the name of the file is what is wrong. No CRC covers the
+leader epoch either, and epochs never fall along a log. So the batches around must bear it out.
 """
 
 from __future__ import annotations

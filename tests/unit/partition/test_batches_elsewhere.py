@@ -176,6 +176,38 @@ def test_a_last_file_of_an_old_format_with_a_lower_name(end: int, magic: int, tu
         offsets(paths[::turn])
 
 
+@TURNS
+def test_a_name_that_hides_what_a_stale_copy_has_too(turn: int, tmp_path: Path) -> None:
+    """Nothing shows whether 9 to 12 of the stale copy are of this history, so it is not read for them. The name of the
+    second file hides them in the other copy."""
+    kept = "[15-16 e1] [17-20 e1] [21 e1]"
+    hurt = {0: "[0-2 e0] [3-6 e0] [7-8 e0] [9-11 e0] [12 e0] [13-14 e1]", 8: kept}
+    stale = {3: "[3-6 e0]", 7: "[7-8 e0]", 9: "[9-11 e0]", 12: "[12 e0] [13-16 e0]"}
+    paths = write_copies(tmp_path, hurt, {13: f"[13-14 e1] {kept}"}, stale, epochs=("", "1 13", ""))
+    with pytest.raises(DataLossError, match=r"although the next file, 0*8\.log, .* offsets 9 to 12"):
+        offsets(paths[::turn])
+
+
+@TURNS
+def test_a_renamed_file_whose_batch_fills_the_gap_that_its_name_makes(turn: int, tmp_path: Path) -> None:
+    """It is no batch of a later leader at 16: the file before has these offsets, and the other copy has some."""
+    hurt = {0: "[0-8 e0]", 9: "[9-11 e0] [12-15 e0] [16 e0] [17 e0]", 16: "[25-26 e1]", 18: "[18-19 e1] [20-24 e1]"}
+    paths = write_copies(tmp_path, hurt, {12: "[12-15 e0] [16 e0]"}, epochs=("", "0 12"))[::turn]
+    with pytest.raises(DataLossError, match="offsets 17 to 17"):
+        offsets(paths)
+    assert offsets(paths, mode="DROPMALFORMED", failOnDataLoss=False) == [*range(17), *range(18, 25)]
+
+
+@TURNS
+def test_two_files_of_two_leaders_that_changed_their_bytes(turn: int, tmp_path: Path) -> None:
+    """The last batch of the file before shows that no batch of the earlier leader belongs at 11."""
+    hurt = {0: "[0-3 e0]", 4: "[11-14 e1]", 8: "[8 e1]", 9: "[9-10 e1]", 11: "[4-7 e0]", 15: "[15 e1] [16-19 e1]"}
+    paths = write_copies(tmp_path, hurt, {11: "[11-14 e1]"}, epochs=("0 0, 1 8", "1 11"))[::turn]
+    with pytest.raises(DataLossError, match=r"wrong place, and is named after a later .* offsets 4 to 7"):
+        offsets(paths)
+    assert offsets(paths, mode="DROPMALFORMED", failOnDataLoss=False) == [*range(4), *range(8, 20)]
+
+
 # --- old formats -----------------------------------------------------------------------------------------------------
 
 
