@@ -1179,9 +1179,14 @@ LOOSENED = [
         "partition/left_out_batches.py",
         "tests/unit/partition/test_batches_elsewhere.py",
         (
+            "contests: a batch that was left out has the offsets that it states",
+            "batches = [stray.batch for stray in strays if stray.batch.position != header.position]",
+            "batches = []",
+        ),
+        (
             "contests: the file before has what a file's name leaves out",
-            "return any(not stated.intersect(offsets).is_empty for offsets in held)",
-            "return False",
+            "if before is not None and before.size and surveyed.first_from(header.base_offset) == 0:",
+            "if False:",
         ),
         (
             "contests: the file before bears out the epoch of a first batch",

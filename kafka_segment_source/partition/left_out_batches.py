@@ -5,19 +5,21 @@ Comes in: a copy, of which some files were read whole. Goes out: headers, with t
 A damaged or torn batch has its place if it states the offset after the batch before it, but for one bit: its length, or
 what follows that, may be what is damaged. A whole batch has its place where just as many offsets are missing as it has,
 and no other bytes lie there: then its base offset alone is wrong, which no CRC covers. Two numbers that fit are no
-accident. But if the file before has batches at these offsets, the name of the file is what is wrong. No CRC covers the
-leader epoch either, and epochs never fall along a log. So the batches around must bear it out.
+accident. But another batch that was left out, and states these offsets, has a better claim: two batches changed places,
+or the name of the file is what is wrong. No CRC covers the leader epoch either, and epochs never fall along a log. So
+the batches around must bear it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.kafka_format import MAGIC_V2
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.logdir.segment_view import SegmentView
 from kafka_segment_source.partition.copy_view import CopyView
+from kafka_segment_source.partition.strays import Stray, find_stray_batches
 from kafka_segment_source.partition.survey import LeftOut, Survey
 
 
@@ -36,11 +38,9 @@ def _find_in_file(copy: CopyView, surveyed: Survey) -> list[BatchHeader]:
         return []
     with copy.open_view(surveyed.segment) as view:
         headers = [_read_header(view, place) for place in places]
-    return [
-        header
-        for header in headers
-        if header is not None and _is_borne_out(copy, surveyed, header) and not _is_held_before(copy, surveyed, header)
-    ]
+    borne_out = [header for header in headers if header is not None and _is_borne_out(copy, surveyed, header)]
+    strays = find_stray_batches(surveyed, copy.policy).strays if borne_out else ()
+    return [header for header in borne_out if not _is_elsewhere(copy, surveyed, header, strays)]
 
 
 def _read_header(view: SegmentView, place: LeftOut) -> BatchHeader | None:
@@ -67,12 +67,13 @@ def _is_borne_out(copy: CopyView, surveyed: Survey, header: BatchHeader) -> bool
     return after is not None and least <= header.leader_epoch <= after.leader_epoch
 
 
-def _is_held_before(copy: CopyView, surveyed: Survey, header: BatchHeader) -> bool:
-    """Whether the segment before the one that was read has a whole batch at the offsets of a header."""
-    before = copy.segment_before(surveyed.segment)
-    if before is None or not before.size or surveyed.first_from(header.base_offset) > 0:
-        return False  # it lies behind a batch of its own file
-    copy.survey(before)
-    stated = OffsetRange(header.base_offset, header.last_offset + 1)
-    held = (OffsetRange(stray.batch.base_offset, stray.batch.last_offset + 1) for stray in copy.strays_of(before))
+def _is_elsewhere(copy: CopyView, surveyed: Survey, header: BatchHeader, strays: Sequence[Stray]) -> bool:
+    """Whether another batch that was left out of the same file has some of the offsets of a header, or one of the file
+    before, where no batch of this file lies before it. strays: those of the file."""
+    stated, before = OffsetRange(header.base_offset, header.last_offset + 1), copy.segment_before(surveyed.segment)
+    batches = [stray.batch for stray in strays if stray.batch.position != header.position]
+    if before is not None and before.size and surveyed.first_from(header.base_offset) == 0:
+        copy.survey(before)
+        batches += [stray.batch for stray in copy.strays_of(before)]
+    held = (OffsetRange(batch.base_offset, batch.last_offset + 1) for batch in batches)
     return any(not stated.intersect(offsets).is_empty for offsets in held)

@@ -47,6 +47,8 @@ PARTS = 4
 FAILED_ONCE = [
     3700016335,  # a file name hides batches that a stale copy has too, above where that one is used
     3700016237,  # a renamed file, whose batch fills the gap that the name makes
+    3800006583,  # two batches of two leaders changed places, and each fills the gap of the other
+    3800001747,  # the same
     3700018281,  # two files of two leaders changed their bytes
     11010372,  # a batch that the read has passed, and another copy has (with that rule loosened)
     3300004711,  # two files changed their bytes, and the first batch of one is as long as the gap of the other

@@ -199,6 +199,14 @@ def test_a_renamed_file_whose_batch_fills_the_gap_that_its_name_makes(turn: int,
 
 
 @TURNS
+def test_two_batches_of_two_leaders_that_changed_places(turn: int, tmp_path: Path) -> None:
+    """Each fills the gap of the other. So no batch of the earlier leader belongs at 37."""
+    hurt = {0: "[0-26 e0] [27-28 e0] [37-39 e1] [32 e0] [33-36 e0] [29-31 e0] [40 e1] [41-43 e1]"}
+    sound = {27: "[27-28 e0] [29-31 e0] [32 e0] [33-36 e0] [37-39 e1]"}
+    assert offsets(write_copies(tmp_path, hurt, sound)[::turn]) == list(range(44))
+
+
+@TURNS
 def test_two_files_of_two_leaders_that_changed_their_bytes(turn: int, tmp_path: Path) -> None:
     """The last batch of the file before shows that no batch of the earlier leader belongs at 11."""
     hurt = {0: "[0-3 e0]", 4: "[11-14 e1]", 8: "[8 e1]", 9: "[9-10 e1]", 11: "[4-7 e0]", 15: "[15 e1] [16-19 e1]"}
