@@ -3137,6 +3137,21 @@ LOOSENED = [
             "        if False:\n",
         ),
         (
+            "transactions: no cleaner made a gap behind an open transaction",
+            "        self.undecided += self.hidden.items()\n",
+            "",
+        ),
+        (
+            "transactions: a cleaner may have made a gap that the producer goes on behind",
+            "                self.hidden.pop(producer_id, None)\n",
+            "                pass\n",
+        ),
+        (
+            "transactions: what the producer goes on with may lie behind the end of the read",
+            "return [*self.producers.open.values(), *self.hidden.values()]",
+            "return [*self.producers.open.values()]",
+        ),
+        (
             "transactions: a copy that begins later may not know what was open",
             "if directory in late and not _has_ended_before(latest_state, late[directory]):",
             "if False:",

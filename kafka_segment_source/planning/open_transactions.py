@@ -109,6 +109,8 @@ class _Replay:
 
     producers: with the transactions that are open.
     undecided: producer id and first offset of each transaction that was open before missing offsets.
+    hidden: the same, where a copy has a gap that no file states: compaction made it, unless nothing of the producer
+        follows.
     missing: the first of these offsets, None if none are missing.
     skipped: as in `ProducerMemory`.
     reached: the offset after the last batch that was read.
@@ -124,6 +126,7 @@ class _Replay:
     memory: ProducerMemory | None = None
     producers: Producers = field(default_factory=lambda: Producers({}))
     undecided: list[tuple[int, int]] = field(default_factory=list)
+    hidden: dict[int, int] = field(default_factory=dict)
     missing: int | None = None
     walked: list[tuple[str, FileVersion]] = field(default_factory=list)
     skipped: list[_Skipped] = field(default_factory=list)
@@ -155,7 +158,7 @@ class _Replay:
         self.reached, read = since.offset, 0
         holes = self._list_holes(since.offset)
         parts = self._walk_segments(since.offset)
-        while self.reached < end or any(first < end for first in self.producers.open.values()):
+        while self.reached < end or any(first < end for first in self._list_waiting()):
             part = next(parts, None)
             if part is None:
                 self.is_at_end = True
@@ -171,6 +174,7 @@ class _Replay:
         if self.is_at_end:
             self._apply_events([(hole, HOLE, 0) for hole in holes], since.offset)
         parts.close()
+        self.undecided += self.hidden.items()
         self._keep_state()
         if state is None and len(self.log.segments) > 1 and self.policy.trust.trust_indexes:
             self.warnings.add(
@@ -178,6 +182,10 @@ class _Replay:
                 " its start in planning, to find the last stable offset (isolationLevel=read_committed)",
                 "no usable .snapshot",
             )
+
+    def _list_waiting(self) -> list[int]:
+        """Lists the first offsets of the transactions that a later batch may decide."""
+        return [*self.producers.open.values(), *self.hidden.values()]
 
     def _recall_state(self) -> ProducerState | None:
         """Returns the state that the last call found, if the log still has the batch before it."""
@@ -316,6 +324,8 @@ class _Replay:
         for at, kind, producer_id in events:
             if not offset <= at < end:
                 continue
+            if kind != HOLE:
+                self.hidden.pop(producer_id, None)
             if kind == DATA:
                 producers.take_data(producer_id, at)
             elif kind == HOLE:
@@ -334,12 +344,15 @@ class _Replay:
         """Ends the transactions that were open before offsets that one of several copies has lost.
 
         The log cleaner stays below the first offset of every open transaction (Kafka:
-        LogCleanerManager.cleanableOffsets). So these transactions have ended. But the marker may be gone too, and then
-        it is not known how they ended. Their rows are withheld when they are read.
+        LogCleanerManager.cleanableOffsets). So these transactions have ended, if it made the gap. But the marker may be
+        gone too, and then it is not known how they ended. Their rows are withheld when they are read.
         """
         void = first_void(stretch, self.reached) if self.log.copies else None
         if void is not None:
-            self.producers.take_hole(void)
+            hidden = self.producers.take_hole(void)
+            self.hidden |= hidden
+            if hidden and self.missing is None:
+                self.missing = void
 
 
 def _has_ended_before(state: ProducerState | None, offset: int) -> bool:
