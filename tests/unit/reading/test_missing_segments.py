@@ -176,9 +176,9 @@ def test_a_hole_that_another_copy_fills(tmp_path: Path) -> None:
 def test_a_batch_that_is_gone_from_two_copies(following: str, end: int | None, tmp_path: Path) -> None:
     """A cleaner stays below what is open, so it made no gap behind that. If something of the producer follows, it may
     have."""
-    follows = {"": [], "commit": [marker("commit", 25, 7)], "data": [inside(25, 7)]}[following]
-    held = [*BEFORE, plain(12, 8), plain(20), *follows]
-    paths = [write(tmp_path / name, {0: held}).parent for name in "ab"]
+    follows = {"": [plain(25)], "commit": [marker("commit", 25, 7)], "data": [inside(25, 7)]}[following]
+    held = {0: [*BEFORE, plain(12, 8), plain(20)], 25: follows}
+    paths = [write(tmp_path / name, held).parent for name in "ab"]
     said = warnings_of(paths, startingOffsets={"ledger": {"0": 12}}, endingOffsets={"ledger": {"0": end or 20}})
     assert offsets(paths, 12, end or 20) == [*range(12, end or 20)]
     assert ("not known how the transactions of producer 7 since offset 5" in said) == (following == "")
