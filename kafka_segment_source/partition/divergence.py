@@ -150,8 +150,14 @@ def _find_unnoted_batch(stating: CopyView, its_end: int, bare: CopyView, bare_en
 
 def is_unnoted(copy: CopyView) -> bool:
     """Whether a copy's own checkpoint has no line of the leader epoch of its last batch, but earlier and later ones."""
-    last = copy.last_batch
-    return last is not None and _find_line_around(find_believed_lines(copy), last) is not None
+    return find_line_beyond(copy, copy) is not None
+
+
+def find_line_beyond(stating: CopyView, bare: CopyView) -> Line | None:
+    """Returns the line of one copy's checkpoint after the last batch of another copy, if the checkpoint has no line of
+    that batch's leader epoch, but earlier ones and that later one."""
+    last = bare.last_batch
+    return None if last is None else _find_line_around(find_believed_lines(stating), last)
 
 
 def _find_line_around(lines: Epochs, batch: BatchHeader) -> Line | None:

@@ -12,12 +12,18 @@ from kafka_segment_source.data_loss import allow_loss
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.leader_epochs import epoch_at
 from kafka_segment_source.partition.copy_view import CopyView
-from kafka_segment_source.partition.divergence import find_contradicting_line, is_borne_out, is_unnoted
+from kafka_segment_source.partition.divergence import (
+    find_contradicting_line,
+    find_line_beyond,
+    is_borne_out,
+    is_unnoted,
+)
 from kafka_segment_source.partition.fences import (
     explain_contradiction,
     explain_doubt,
     explain_old_batches,
     explain_old_end,
+    explain_unnoted_end,
 )
 from kafka_segment_source.partition.last_epochs import (
     find_before_last,
@@ -55,7 +61,25 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
                 allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
             said.append(explain_doubt(copy, other, *line))
         doubts += said[:1]
-    return doubts
+    return doubts + [said for copy in copies if (said := _find_unnoted_end(copy, copies)) is not None]
+
+
+def _find_unnoted_end(copy: CopyView, copies: Sequence[CopyView]) -> str | None:
+    """Returns a sentence about a copy whose last batch is of a leader epoch that another copy's checkpoint lacks there.
+    None if it is not used, or if a copy that names as late a leader has it.
+
+    Compaction may have removed the batches of that epoch before the other copy fetched any. If not, they are stale.
+    """
+    last = copy.last_batch
+    if last is None or last.base_offset >= copy.end:
+        return None
+    for other in copies:
+        line = None if other is copy else find_line_beyond(other, copy)
+        if line is None or find_latest_epoch(copy) >= line[1][1]:
+            continue
+        if not any(_has_end_of(third, copy) and not _has_later_leader(other, third) for third in copies):
+            return explain_unnoted_end(copy, other, line)
+    return None
 
 
 def _has_old_batch_before(copy: CopyView) -> bool:

@@ -103,6 +103,19 @@ def explain_doubt(copy: CopyView, other: CopyView, offset: int, epochs: tuple[in
     )
 
 
+def explain_unnoted_end(copy: CopyView, other: CopyView, line: tuple[int, tuple[int, int]]) -> str:
+    """Returns one sentence about a copy that ends with a leader epoch which the checkpoint of another copy lacks.
+
+    line: the offset of the next line there; the epoch of the copy's last batch, and that of the line.
+    """
+    offset, (epoch, later) = line
+    return (
+        f"{_state_epoch(other, offset, later)}, and has no line of leader epoch {epoch}: {_quote(copy)} has batches of that"
+        f" epoch up to offset {copy.end - 1}. They are read, but unless compaction removed them from the other copy, they"
+        " are of a replaced leader and no longer part of the log; give the path of the other copy alone to leave them out"
+    )
+
+
 def explain_contradiction(copy: CopyView, other: CopyView, offset: int, epochs: tuple[int, int]) -> str:
     """Returns one sentence about batches of a copy that may be stale, by a line of another copy that has something else
     there. offset, epochs: as for `explain_doubt`."""

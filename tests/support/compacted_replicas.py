@@ -539,10 +539,22 @@ def contradict(stale: Replica, valid: Replica) -> bool:
     line = next(((epoch, start) for epoch, start in lines if last is not None and epoch > last.epoch), None)
     if line is None or last is None:
         return False
-    if line[1] > last.base and (stale.is_marked or valid.is_marked or not 0 <= valid.noted_at(last.base) < last.epoch):
+    if line[1] > last.base and (
+        stale.is_marked
+        or valid.is_marked
+        or has_gap_in_file(valid, last.base)
+        or not 0 <= valid.noted_at(last.base) < last.epoch
+    ):
         return False  # without compaction, a broker notes each epoch
     first = next((held.batch for held in valid.sound() if held.batch.base >= line[1]), None)
     return first is not None and first.epoch >= line[0]
+
+
+def has_gap_in_file(replica: Replica, offset: int) -> bool:
+    """Whether a replica has no batch at an offset, but one behind it in the same file: compaction made the gap."""
+    held = next((held for base, held in reversed([*replica.files()]) if base <= offset), [])
+    after = next((each for each in held if each.batch.last >= offset), None)
+    return after is not None and after.batch.base > offset
 
 
 def written(at: int, replica: Replica, number: int) -> Iterator[tuple[str, bytes]]:

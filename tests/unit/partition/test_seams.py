@@ -429,6 +429,28 @@ def test_a_leader_that_wrote_nothing_is_no_contradiction(turn: int, tmp_path: Pa
 
 
 @TURNS
+@pytest.mark.parametrize(
+    ("noted", "third", "is_said"),
+    [
+        ("0 0, 2 7", {}, True),
+        ("0 0, 2 7, 3 25", {}, False),
+        ("0 0, 2 7", {7: "[7-11 e2] [12-18 e2] [25-30 e3 (30)]"}, False),
+    ],
+)
+def test_a_gap_where_the_other_checkpoint_lacks_an_epoch(
+    noted: str, third: dict[int, str], is_said: bool, turn: int, tmp_path: Path
+) -> None:
+    """Compaction may have removed all of epoch 2 before the copy with the gap fetched any. If not, it is of a replaced
+    leader. A copy that names the later leader shows that he kept it."""
+    stale = {0: "[0-6 e0]", 7: "[7-11 e2] [12-18 e2]"}
+    copies = ({0: "[25-30 e3 (30)] [31-35 e3]"}, stale, *([third] if third else []))
+    paths = write_copies(tmp_path, *copies, epochs=("0 0, 1 7, 3 25", noted, ""))[::turn]
+    said = [warning for warning in kafkaseg.plan(paths).warnings if "has no line of leader epoch 2" in warning]
+    assert ["up to offset 18" in warning for warning in said] == [True] * is_said
+    assert offsets(paths) == [*range(19), *range(30, 36)]
+
+
+@TURNS
 def test_an_end_from_before_a_truncation_is_said(turn: int, tmp_path: Path) -> None:
     copies = ({10: "[10-13 e0]", 14: "[14-15 e0] [16-18 e0]"}, {10: "[10-13 e0]"})
     paths = write_copies(tmp_path, *copies, epochs=("0 0, 1 16", "0 0"))[::turn]
