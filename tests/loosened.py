@@ -2503,14 +2503,9 @@ LOOSENED = [
             "return None",
         ),
         (
-            "doubt: a copy that names the later leader has kept its own end",
-            "if line is None or find_latest_epoch(copy) >= line[1][1]:",
-            "if line is None:",
-        ),
-        (
             "doubt: a copy that names the later leader has kept that end",
-            "if not any(_has_end_of(third, copy) and not _has_later_leader(other, third) for third in copies):",
-            "if True:",
+            "        if not is_kept:\n",
+            "        if True:\n",
         ),
     ),
     *_of(

@@ -61,7 +61,8 @@ def find_doubts(copies: Sequence[CopyView]) -> list[str]:
                 allow_loss(PathError(explain_contradiction(copy, other, *line)), copy.policy)
             said.append(explain_doubt(copy, other, *line))
         doubts += said[:1]
-    return doubts + [said for copy in copies if (said := _find_unnoted_end(copy, copies)) is not None]
+    unnoted = (_find_unnoted_end(copy, copies) for copy in copies)
+    return doubts + [sentence for sentence in unnoted if sentence is not None]
 
 
 def _find_unnoted_end(copy: CopyView, copies: Sequence[CopyView]) -> str | None:
@@ -75,9 +76,10 @@ def _find_unnoted_end(copy: CopyView, copies: Sequence[CopyView]) -> str | None:
         return None
     for other in copies:
         line = None if other is copy else find_line_beyond(other, copy)
-        if line is None or find_latest_epoch(copy) >= line[1][1]:
+        if line is None:
             continue
-        if not any(_has_end_of(third, copy) and not _has_later_leader(other, third) for third in copies):
+        is_kept = any(_has_end_of(third, copy) and not _has_later_leader(other, third) for third in copies)
+        if not is_kept:
             return explain_unnoted_end(copy, other, line)
     return None
 
