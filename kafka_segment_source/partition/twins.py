@@ -130,7 +130,7 @@ def find_lost_strays(
     """Yields the batches that were left out of a segment of this copy, and that are lost.
 
     One is not lost if the same batch is at the offsets that it states, in any copy, or if the history of this copy has
-    lost. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch: it may come
+    lost there. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch: it may come
     from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one lost if
     another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has anything
     there, or if it has no records. Behind the first lost one, batches are not looked for elsewhere any more.
@@ -146,7 +146,8 @@ def find_lost_strays(
         own = [header for header in copy.batches_in(stated) if is_other_file or header.position != batch.position]
         is_behind = batch.base_offset >= segment.span.end  # no read of the segment meets it
         holders = [other for other in others if not is_behind or batch.last_offset < other.log.offsets.end]
-        is_held = copy.has_lost or any(is_in_place(copy, segment, batch, other) for other in holders)
+        is_stale = copy.has_lost and batch.base_offset >= copy.log.offsets.end
+        is_held = is_stale or any(is_in_place(copy, segment, batch, other) for other in holders)
         is_held = is_held or any(_replaces(other, copy, batch) for other in counting)
         # two cleanings leave other records of one batch
         is_held = is_held or any(_is_rewritten_in(other, gap, copy, segment, batch) for other in counting)
