@@ -130,10 +130,10 @@ def find_lost_strays(
     """Yields the batches that were left out of a segment of this copy, and that are lost.
 
     One is not lost if the same batch is at the offsets that it states, in any copy, or if the history of this copy has
-    lost there. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch: it may come
-    from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one lost if
-    another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has anything
-    there, or if it has no records. Behind the first lost one, batches are not looked for elsewhere any more.
+    lost there. Before the last segment, any batch there makes up for it, but for one of an earlier leader epoch: it may
+    come from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one
+    lost if another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has
+    anything there, or if it has no records. Behind the first lost one, batches are not looked for elsewhere any more.
     """
     is_first = True
     counting = [other for other in others if not other.has_lost]

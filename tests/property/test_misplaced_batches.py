@@ -2,10 +2,11 @@
 
 A batch moved in its file or into another one, two changed places, one is there twice, one that another copy has moved
 and states another offset too, or a segment file has another name or the bytes of another one, or is empty. The other
-copies are sound: they may begin later, end earlier, and be compacted. One of them may end as a leader left it that was
-replaced, and the hurt one may be marked as compacted. So what must come out is simple: every row that any copy had, in
-order, or an error. Where the sound copies have everything, an error is wrong too, but where a segment was cut into
-pieces, or an index hid the batch from the plan. Where one is compacted, a row that no sound copy has may be missing.
+copies are sound: they may begin later, end earlier, and be compacted. One of them, or the hurt one, may end as a leader
+left it that was replaced, and the hurt one may be marked as compacted. So what must come out is simple: every row that
+any copy had, in order, or an error. Where the sound copies have everything, an error is wrong too, but where a segment
+was cut into pieces, or an index hid the batch from the plan. Where one is compacted, a row that no sound copy has may
+be missing.
 `python -m tests.property.test_misplaced_batches 0 20000` runs many cases.
 """
 
@@ -79,12 +80,12 @@ FAILED_ONCE = [
 
 @dataclass(frozen=True)
 class Misplaced:
-    """The copies; the rows of the history, which the hurt copy had; and those that one of the sound copies has.
+    """The copies; the rows of the history that some copy had; and those that one of the sound copies has.
 
     is_spared: whether the sound copies have all batches, with all rows, and one thing was done to the hurt one.
     is_indexed: whether the files have indexes.
     window: a start below the first number, and an end above the second, let a read see the file that was hurt.
-    has_stale_end: whether one of the other copies ends in batches that are none of the history.
+    has_stale_end: whether one of the copies ends in batches that are none of the history.
     """
 
     made: Case
@@ -127,9 +128,14 @@ class Misplaced:
     @property
     def contradicts_stale_end(self) -> bool:
         """Whether the hurt copy has the first batch of the later leader, or a checkpoint that says where its epoch
-        began. Later batches leave room for the stale ones."""
+        began. Later batches leave room for the stale ones. If the hurt one has the stale end: whether another one does.
+        """
         diverged = {copy.diverged for copy in self.made.copies}
-        return any(batch.base in diverged for batch in self._hurt.held()) or self._hurt.epochs is not None
+        others = [copy for copy in self.made.copies if copy is not self._hurt]
+        return any(
+            any(batch.base in diverged for batch in copy.held()) or (copy is self._hurt and copy.epochs is not None)
+            for copy in (others if self._hurt.diverged is not None else [self._hurt])
+        )
 
     @property
     def is_raise_provable(self) -> bool:
@@ -224,9 +230,11 @@ def make_case(number: int) -> Misplaced:
     others = [copy for at, copy in enumerate(copies) if at != hurt]
     ends_stale = number % 19 == 6 or number % 23 in (8, 9, 10)
     may_end_stale = ends_stale and not indexed  # an index may lead past the batch that contradicts the stale end
-    has_stale_end = may_end_stale and leave_stale(random, random.choice(others), history)
+    stale = copies[hurt] if number % 29 in (4, 5) and not indexed else random.choice(others) if may_end_stale else None
+    has_stale_end = stale is not None and leave_stale(random, stale, history)
     sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
-    rows = {row[0]: row for batch in history for row in batch.rows}
+    held = {row for copy in copies for batch in copy.held() for row in batch.rows}
+    rows = {row[0]: row for batch in history for row in batch.rows if row in held}
     names = {file.base for file in copies[hurt].files}
     way = exchange if number % 17 == 3 else OTHER_WAYS.get(number % 23)
     done = way(random, copies[hurt]) if way is not None else ""
