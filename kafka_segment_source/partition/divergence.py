@@ -57,7 +57,7 @@ def find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int
     if proven.conflict is not None:
         raise PathError(explain_conflict(one, other, proven.conflict))
     is_proven = proven.agreed is not None
-    agreed = max(one.start, other.start) if proven.agreed is None else proven.agreed
+    agreed = max(_find_start(one), _find_start(other)) if proven.agreed is None else proven.agreed
     divergences = []
     if proven.differs is not None:
         batch, twin = proven.differs
@@ -72,6 +72,15 @@ def find_divergence(one: CopyView, one_end: int, other: CopyView, other_end: int
     for offset, epochs in _find_left_out_contradictions(one, one_end, other, other_end, proven.agreed or 0):
         divergences.append(Divergence(min(agreed, offset), offset, epochs, is_proven))
     return min(divergences, key=lambda divergence: divergence.first, default=None)
+
+
+def _find_start(copy: CopyView) -> int:
+    """Returns the first offset that a copy has. Without compaction a file begins where its name says, so the first
+    batch shows a wrong name."""
+    first = next((segment for segment in copy.log.segments if segment.size), None)
+    if first is None or copy.has_compacted_topic:
+        return copy.start
+    return max(copy.start, copy.first_offset_of(first))
 
 
 def _find_contradicting_lines(one: CopyView, one_end: int, other: CopyView, other_end: int) -> Iterator[Line]:

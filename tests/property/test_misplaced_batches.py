@@ -126,16 +126,24 @@ class Misplaced:
         return self.is_indexed and self.what == "carry"
 
     @property
+    def is_hurt_stale(self) -> bool:
+        """Whether the hurt copy is the one with the stale end."""
+        return self._hurt.diverged is not None
+
+    @property
     def contradicts_stale_end(self) -> bool:
-        """Whether the hurt copy has the first batch of the later leader, or a checkpoint that says where its epoch
-        began. Later batches leave room for the stale ones. If the hurt one has the stale end: whether another one does.
+        """Whether the hurt copy has the first batch of the later leader, or earlier ones and a checkpoint that says
+        where its epoch began. Later batches leave room for the stale ones. If the hurt one has the stale end: whether
+        another one has that batch.
         """
         diverged = {copy.diverged for copy in self.made.copies}
         others = [copy for copy in self.made.copies if copy is not self._hurt]
-        return any(
-            any(batch.base in diverged for batch in copy.held()) or (copy is self._hurt and copy.epochs is not None)
-            for copy in (others if self._hurt.diverged is not None else [self._hurt])
-        )
+        if any(
+            batch.base in diverged for copy in (others if self.is_hurt_stale else [self._hurt]) for batch in copy.held()
+        ):
+            return True
+        is_noted = self._hurt.epochs is not None and not self.is_hurt_stale
+        return is_noted and any(batch.epoch == 0 for batch in self._hurt.held())
 
     @property
     def is_raise_provable(self) -> bool:
@@ -210,15 +218,18 @@ class Misplaced:
 def make_case(number: int) -> Misplaced:
     """Case `number`: two or three copies of one history, of which one was hurt."""
     random = Random(number)
+    is_hurt_stale = number % 29 in (4, 5, 6)
+    is_hurt_late = number % 31 == 7 and not is_hurt_stale  # its first file has a lower name, beside a stale copy
     history = go_on(random, [], random.randint(3, 12), 0, "v")
-    if random.random() < 0.3:
+    if random.random() < 0.3 or is_hurt_stale or is_hurt_late:
         history = history + go_on(random, history, random.randint(1, 6), 1, "v")
-    indexed = random.random() < 0.5
+    indexed = random.random() < 0.5 and not is_hurt_stale and not is_hurt_late
     seed, follows = random.random(), random.random() < 0.6  # a follower rolls where its leader did, as a rule
     copies = []
     hurt = random.randrange(count := random.randint(2, 3))
     for at in range(count):
-        first = random.randrange(len(history)) if at != hurt and random.random() < 0.4 else 0
+        is_late = is_hurt_late if at == hurt else random.random() < (0.8 if is_hurt_stale else 0.4)
+        first = random.randrange(len(history)) if is_late else 0
         last = random.randint(first + 1, len(history)) if at != hurt and random.random() < 0.5 else len(history)
         copy = Copy(rolled(Random(seed if follows else random.random()), history[first:last], indexed))
         if at != hurt and random.random() < 0.2 and len(copy.files) > 1:
@@ -228,15 +239,15 @@ def make_case(number: int) -> Misplaced:
             copy.epochs = epochs_text(copy)
         copies.append(copy)
     others = [copy for at, copy in enumerate(copies) if at != hurt]
-    ends_stale = number % 19 == 6 or number % 23 in (8, 9, 10)
+    ends_stale = number % 19 == 6 or number % 23 in (8, 9, 10) or is_hurt_late
     may_end_stale = ends_stale and not indexed  # an index may lead past the batch that contradicts the stale end
-    stale = copies[hurt] if number % 29 in (4, 5) and not indexed else random.choice(others) if may_end_stale else None
+    stale = copies[hurt] if is_hurt_stale else random.choice(others) if may_end_stale else None
     has_stale_end = stale is not None and leave_stale(random, stale, history)
     sound = {row[0]: row for copy in others for batch in copy.held() for row in batch.rows}
     held = {row for copy in copies for batch in copy.held() for row in batch.rows}
     rows = {row[0]: row for batch in history for row in batch.rows if row in held}
     names = {file.base for file in copies[hurt].files}
-    way = exchange if number % 17 == 3 else OTHER_WAYS.get(number % 23)
+    way = rename_first if is_hurt_late else exchange if number % 17 == 3 else OTHER_WAYS.get(number % 23)
     done = way(random, copies[hurt]) if way is not None else ""
     done = done or misplace(random, copies[hurt], history, set(sound))
     what, *_, place = done.split()
@@ -281,6 +292,9 @@ def misplace(random: Random, copy: Copy, history: list[Batch], sound: set[int]) 
     what = random.choice(
         ["move", "move", "swap", "swap", "double", "rename", "rename", "empty", "carry", "carry", "shift"]
     )
+    is_stale = copy.diverged is not None
+    if is_stale and random.random() < 0.6:  # it alone may have what lies below
+        what = random.choice(["rename", "carry"])
     if what == "shift" and several:
         file = random.choice(several)
         order = list(file.batches)
@@ -312,7 +326,7 @@ def misplace(random: Random, copy: Copy, history: list[Batch], sound: set[int]) 
         _rewrite(target, order)
         return f"carry {carried.batch.base} into {target.base}"
     if what == "rename" and len(copy.files) > 1:
-        at = random.randrange(1, len(copy.files))
+        at = random.randrange(0 if is_stale else 1, len(copy.files))
         file, end = copy.files[at], history[-1].after
         free = sorted(set(range(end)) - {each.base for each in copy.files})
         if free:
@@ -331,6 +345,16 @@ def misplace(random: Random, copy: Copy, history: list[Batch], sound: set[int]) 
     order.insert(place, order[one])
     _rewrite(file, order)
     return f"double {one} at {place} of {file.base}"
+
+
+def rename_first(random: Random, copy: Copy) -> str:
+    """Gives the first file of a copy a lower name. Answers what was done; nothing if there is none."""
+    file = copy.files[0]
+    if file.base == 0:
+        return ""
+    old, file.base = file.base, random.randrange(file.base)
+    file.index = file.timeindex = None
+    return f"rename {old} to {file.base}"
 
 
 def exchange(random: Random, copy: Copy) -> str:
@@ -474,6 +498,7 @@ def _check_verify(case: Misplaced, files: SimulatedFiles, paths: list[str], word
     problems = [problem.what for problem in found if not problem.path.endswith("index")]
     may_differ = case.may_be_hidden or case.what in ("shift", "raise")
     may_differ |= case.is_of_compacted_topic and case.what == "move"  # a batch without rows, which the plan leads past
+    may_differ |= case.is_hurt_stale  # the plan may leave out what was hurt
     assert not problems or word == "error" or case.gone or may_differ, f"a read is whole, and verify finds {problems}"
     may_look_torn = case.what == "over" and case.is_in_last_file  # what is left of the batch may look like a torn one
     assert problems or word == "whole" or may_look_torn, "a read ends with an error, and verify finds nothing"
