@@ -46,6 +46,9 @@ from tests.support.waiting import without_pauses
 CASES = count_cases(120, 800)
 PARTS = 4
 FAILED_ONCE = [
+    1017471,  # a file of the stale copy has a name behind its end, and it alone has the rows
+    1018543,  # a batch of the stale copy lies in a file of its stale end
+    1007569,  # the first file of the leader's copy has a lower name
     3700016335,  # a file name hides batches that a stale copy has too, above where that one is used
     3700016237,  # a renamed file, whose batch fills the gap that the name makes
     3800006583,  # two batches of two leaders changed places, and each fills the gap of the other

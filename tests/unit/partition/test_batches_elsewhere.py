@@ -189,6 +189,38 @@ def test_a_name_that_hides_what_a_stale_copy_has_too(turn: int, tmp_path: Path) 
 
 
 @TURNS
+@pytest.mark.parametrize(
+    ("stale", "led", "lost"),
+    [
+        ({1: "[1-3 e0] [4 e0]", 5: "[0 e0]"}, {2: "[2-3 e0] [4 e1]"}, "0 to 0"),
+        ({2: "[2-3 e0]", 3: "[0-1 e0]", 4: "[4 e0]"}, {2: "[2-3 e0]", 4: "[4 e1]"}, "0 to 1"),
+        ({0: "[0 e0] [2 e0] [3 e0]", 4: "[1 e0] [4 e0]"}, {3: "[3 e0] [4 e1]"}, "1 to 1"),
+        ({0: "[1 e0] [2 e0] [3 e0]", 4: "[4 e0] [0 e0]"}, {3: "[3 e0] [4 e1]"}, "0 to 0"),
+    ],
+)
+def test_a_stale_copy_with_a_batch_in_its_stale_end(
+    stale: dict[int, str], led: dict[int, str], lost: str, turn: int, tmp_path: Path
+) -> None:
+    """The plan leaves its end out. But it alone has what lies below the other copy."""
+    paths = write_copies(tmp_path, stale, led)[::turn]
+    with pytest.raises(DataLossError, match=f"and is named after a later offset: no file holds the offsets {lost}"):
+        offsets(paths)
+    assert not kafkaseg.verify(paths).is_ok
+
+
+@TURNS
+@pytest.mark.parametrize("name", [0, 1, 3])
+def test_a_first_file_with_a_lower_name_beside_a_stale_end(name: int, turn: int, tmp_path: Path) -> None:
+    """The first batch says where the copy begins. Below that the other copy is read."""
+    paths = write_copies(tmp_path, {name: "[4-5 e1]"}, {0: "[0 e0] [1-2 e0] [3 e0] [4 e0]"})
+    table = kafkaseg.scan(paths[::turn], ["offset", "value"]).read_all().to_pydict()
+    assert table["offset"] == list(range(6))
+    assert table["value"][3:] == [b"v3 of e0", b"v4 of e1", b"v5 of e1"]
+    mark(paths[0])  # compaction may have taken what lies below
+    assert offsets(paths[::turn]) == [*range(name), 4, 5]
+
+
+@TURNS
 def test_a_renamed_file_whose_batch_fills_the_gap_that_its_name_makes(turn: int, tmp_path: Path) -> None:
     """It is no batch of a later leader at 16: the file before has these offsets, and the other copy has some."""
     hurt = {0: "[0-8 e0]", 9: "[9-11 e0] [12-15 e0] [16 e0] [17 e0]", 16: "[25-26 e1]", 18: "[18-19 e1] [20-24 e1]"}
