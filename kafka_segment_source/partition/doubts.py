@@ -72,9 +72,8 @@ def _find_unnoted_end(copy: CopyView, copies: Sequence[CopyView]) -> str | None:
     Compaction may have removed the batches of that epoch before the other copy fetched any. If not, they are stale.
     """
     last = copy.last_batch
-    if last is None or last.base_offset >= copy.end:
-        return None
-    for other in copies:
+    is_used = last is not None and last.base_offset < copy.end
+    for other in copies if is_used else ():
         line = None if other is copy else find_line_beyond(other, copy)
         if line is None:
             continue
