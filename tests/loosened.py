@@ -2670,6 +2670,16 @@ LOOSENED = [
             "return False",
         ),
         (
+            "contests: a batch that is not read stands against another one",
+            "        _refuse_undecided(copies, fence, ends)\n",
+            "",
+        ),
+        (
+            "contests: what is shared behind shows which of the two a copy followed",
+            "if rivals and not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):",
+            "if rivals:",
+        ),
+        (
             "contests: one of several is enough",
             "if not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):",
             "if not all(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):",

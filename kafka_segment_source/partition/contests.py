@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafka_segment_source.bounds import OffsetRange
 from kafka_segment_source.errors import PathError
 from kafka_segment_source.logdir.probe import BatchHeader
 from kafka_segment_source.partition.batch_pairs import DIFFERENT, compare_batches, relate_places, walk_backward
@@ -25,6 +26,7 @@ def refuse_contests(
     ends, named: of each copy, the offset up to which it is used, and the latest leader epoch that it names below.
     """
     for fence in fences:
+        _refuse_undecided(copies, fence, ends)
         loser, offset = copies[fence.loser], fence.first
         rivals = _find_rivals(copies, loser, offset, ends)
         for above, counting in enumerate(copies):
@@ -40,6 +42,17 @@ def refuse_contests(
                 continue  # the copy that counts has not followed the one that is not read
             if not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):
                 raise PathError(explain_contest(loser, copies[rivals[0]], counting, offset))
+
+
+def _refuse_undecided(copies: Sequence[CopyView], fence: Fence, ends: Sequence[int]) -> None:
+    """Raises PathError if a copy that is read has another batch than one that is not read, where nothing shows whether
+    the latter differs from the copy that counts: that one may have followed either."""
+    loser, counting = copies[fence.loser], copies[fence.winner]
+    for batch in loser.headers_in(OffsetRange(fence.end, fence.first)):
+        offset = batch.base_offset
+        rivals = _find_rivals(copies, loser, offset, ends)
+        if rivals and not any(_agree_there(counting, copies[at], offset, ends[at]) for at in rivals):
+            raise PathError(explain_contest(loser, copies[rivals[0]], counting, offset))
 
 
 def _find_rivals(copies: Sequence[CopyView], loser: CopyView, offset: int, ends: Sequence[int]) -> list[int]:

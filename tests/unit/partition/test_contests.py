@@ -11,7 +11,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import CorruptRecordError, DataError, DataLossError, PathError
 from tests.support import writer
-from tests.support.layouts import offsets, write_copies
+from tests.support.layouts import mark, offsets, write_copies
 from tests.unit.partition.test_stale_ends import make_batch, read, write_replica
 
 Batch = tuple[int, int, int, str]  # first offset, last one, leader epoch, who wrote it
@@ -53,6 +53,30 @@ def test_a_follower_beside_a_replaced_leader(
     }
     with pytest.raises(PathError, match=r"at offset 1 .* names the latest leader epoch, and has no batch there"):
         read([paths[name] for name in order])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("led", [{0: "[0 e0]", 2: "[2 e3] [3 e3]"}, {0: "[0 e0]", 1: "", 2: "[2-3 e3]"}])
+def test_a_follower_with_a_stale_end_beside_a_replaced_leader(
+    led: dict[int, str], marked: bool, turn: int, tmp_path: Path
+) -> None:
+    """Nothing shows whether the last leader's log had offset 1 of the follower, or that of the other copy."""
+    follower, replaced = {0: "[0 e0] [1 e2] [2 e2]"}, {0: "[0 e0] [1 e1]"}
+    paths = write_copies(tmp_path, led, replaced, follower, epochs=("", "0 0, 1 1", "0 0, 2 1"))
+    if marked:
+        mark(paths[0])
+    with pytest.raises(PathError, match=r"at offset 1 .* names the latest leader epoch, and has no batch there"):
+        offsets(paths[::turn])
+    assert offsets([paths[0], paths[1]][::turn]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_follower_that_shares_what_lies_behind_an_undecided_batch(turn: int, tmp_path: Path) -> None:
+    led, follower, replaced = "[0 e0] [2 e1] [3 e5]", "[0 e0] [1 e1] [2 e1]", "[0 e0] [1 e0] [2 e4]"
+    paths = write_copies(tmp_path, {0: led}, {0: follower}, {0: replaced})
+    table = kafkaseg.scan(paths[::turn], ["value"]).read_all()
+    assert table["value"].to_pylist() == [b"v0 of e0", b"v1 of e1", b"v2 of e1", b"v3 of e5"]
 
 
 @pytest.mark.parametrize("order", ORDERS)
