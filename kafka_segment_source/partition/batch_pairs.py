@@ -138,7 +138,7 @@ def relate_batches(one: CopyView, batch: BatchHeader, other: CopyView, twin: Bat
 
 
 def have_other_records(one: CopyView, batch: BatchHeader, other: CopyView, twin: BatchHeader) -> bool:
-    """Whether two batches of two copies with one base offset have different records at one offset. Their epochs do not
+    """Whether two batches of two copies with a common offset have different records at one offset. Their epochs do not
     matter: no CRC covers an epoch, and a file of another partition may have any."""
     return batch.crc != twin.crc and _compare_rows(one.rows(batch), other.rows(twin)) == CONFLICT
 

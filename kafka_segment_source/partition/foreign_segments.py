@@ -2,12 +2,13 @@
 
 Copies are compared from their ends down to a batch that both have, as nothing below it can differ (`histories.py`).
 That is so as long as each file is of this history. A file that was restored into the wrong directory is not. Nor is one
-of a stale copy that got later files of another copy. So two kinds of batches are compared, as far as they begin at one
-offset in both copies, and a name or the batch before them bears that out:
+of a stale copy that got later files of another copy. So two kinds of batches are compared, as far as a name, or the
+batch before them, bears out where they begin:
 
 - the first batches of two segments of one name. In a store, where each costs a request, only segments of two sizes are
   compared;
-- the batches where a `leader-epoch-checkpoint` says that an epoch began. A stale copy has others from there on.
+- the batches where a `leader-epoch-checkpoint` says that an epoch began. A stale copy has others from there on, also
+  one that reaches over that offset.
 
 Their leader epochs decide nothing here: both copies are cut to the offsets where their histories are valid, and one
 history has one record at an offset.
@@ -39,10 +40,10 @@ def refuse_foreign_segments(copies: Sequence[CopyView], near: OffsetRange) -> No
             if not common.start <= offset < common.end:
                 continue
             batch, twin = _find_batch(one, offset), _find_batch(other, offset)
-            if batch is None or twin is None or not offset == batch.base_offset == twin.base_offset:
+            if batch is None or twin is None or not (_holds(batch, offset) and _holds(twin, offset)):
                 continue
             is_other = have_other_records(one, batch, other, twin)
-            if is_other and _is_borne_out(one, offset) and _is_borne_out(other, offset):
+            if is_other and _is_borne_out(one, batch) and _is_borne_out(other, twin):
                 raise PathError(explain_conflict(one, other, offset))
 
 
@@ -71,9 +72,13 @@ def _find_batch(copy: CopyView, offset: int) -> BatchHeader | None:
     return copy.batch_at(offset)
 
 
-def _is_borne_out(copy: CopyView, offset: int) -> bool:
-    """Whether the batch that begins at an offset has the name of its file, or follows the one before it. Behind a gap,
-    its offset may be wrong."""
-    segment, before = copy.segment_of(offset), copy.batch_at(offset - 1)
-    is_named = segment is not None and segment.base_offset == offset
-    return is_named or (before is not None and before.last_offset == offset - 1)
+def _holds(batch: BatchHeader, offset: int) -> bool:
+    """Whether a batch has an offset. A wrapper of magic 0 or 1 states only its last one."""
+    return batch.base_offset == offset or (not batch.is_wrapper and batch.base_offset <= offset <= batch.last_offset)
+
+
+def _is_borne_out(copy: CopyView, batch: BatchHeader) -> bool:
+    """Whether a batch has the name of its file, or follows the one before it. Behind a gap, its offset may be wrong."""
+    segment, before = copy.segment_of(batch.base_offset), copy.batch_at(batch.base_offset - 1)
+    is_named = segment is not None and segment.base_offset == batch.base_offset
+    return is_named or (before is not None and before.last_offset == batch.base_offset - 1)

@@ -9,7 +9,7 @@ import pytest
 import kafka_segment_source as kafkaseg
 from kafka_segment_source.errors import PathError
 from tests.support import writer
-from tests.support.layouts import write_copies
+from tests.support.layouts import offsets, write_copies
 from tests.support.writer import Rec
 
 SEGMENTS = {0: {0: [(0, 2), (3, 4)], 5: [(5, 9)]}, 1: {0: [(0, 1), (2, 3), (4, 4)], 5: [(5, 9)]}}
@@ -99,3 +99,15 @@ def test_a_batch_that_states_the_offset_of_an_epoch(turn: int, tmp_path: Path) -
     paths = write_copies(tmp_path, hurt, whole, epochs=[NOTED, NOTED])[::turn]
     rows = kafkaseg.scan(paths, ["offset", "value"]).read_all().to_pylist()
     assert [(row["offset"], row["value"][:4]) for row in rows] == [(at, b"v%d " % at) for at in range(10, 18)]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("noted", ["", "2 0, 5 4"])
+def test_an_older_file_whose_batch_reaches_over_the_begin_of_an_epoch(noted: str, turn: int, tmp_path: Path) -> None:
+    """One file is of a backup from before a truncation."""
+    hurt = {0: "[0-1 e2] [2 e2] [3-5 e4] [6-7 e4]", 8: "[8-9 e5]"}
+    sound = {0: "[0-1 e2] [2 e2] [3 e2] [4-5 e5] [6-7 e5]", 8: "[8-9 e5]"}
+    paths = write_copies(tmp_path, hurt, sound, epochs=(noted, "2 0, 5 4"))[::turn]
+    with pytest.raises(PathError, match="hold different batches at offset 4"):
+        offsets(paths)
+    assert not kafkaseg.verify(paths).is_ok
