@@ -59,6 +59,8 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "offsets: a split is not cut at a batch in doubt",
     ),
     "replicas": (
+        "cut: compaction of another copy is no excuse",
+        "cut: an index that leads behind the end of a segment shows what is lost",
         "copies: checkpoints that differ prove nothing",
         "copies: a line that batches bear out decides",
         "copies: the latest leader epoch wins",
@@ -83,6 +85,12 @@ FOUND_BY: dict[str, tuple[str, ...]] = {
         "loss: the gap before the last batch of a segment shows no compaction",
     ),
     "misplaced batches": (
+        "twins: a copy whose history lost has what lies below",
+        "twins: a copy whose history lost holds nothing that a name hides",
+        "histories: without compaction a copy begins with its first batch",
+        "contests: a batch that was left out has the offsets that it states",
+        "contests: the file before has what a file's name leaves out",
+        "contests: the file before bears out the epoch of a first batch",
         "doubt: a batch in a file that the plan does not read is a loss, in a compacted log too",
         "doubt: a batch in doubt of a later epoch contradicts the batches of another copy",
         "doubt: a last batch behind damage contradicts another copy too",

@@ -273,15 +273,17 @@ class Case:
         """Whether the copies with the last leader's history tell what is at an offset: not between those that begin
         after it and those that end before it, not where all of them are damaged or a file has lost all its bytes, and
         not in a last batch whose wrong offsets lie beyond all copies, and not where none of them shows that a stale one
-        parts from them there or before."""
+        parts from them there or before, and no copy has the row."""
         end = max(replica.end for replica in self.replicas)
         if offset >= end and any((held.moved_to or 0) >= end for replica in self.replicas for held in replica.held):
             return False
         valid = [each for each in self.replicas if not self.is_stale(each)]
         holders = [each for each in self.replicas if self.is_stale(each) and offset >= self.shared_end(each)]
         covering = [each for each in valid if each.start <= offset < each.end]
+        sharing = [each for each in self.replicas if offset < self.shared_end(each)]
         if (
             covering
+            and not any(has_row(each, offset) and not each.is_damaged_at(offset) for each in sharing)
             and any(has_row(each, offset) for each in holders)
             and not any(shows_parting(other, self.shared_end(each), offset) for each in holders for other in covering)
         ):
