@@ -38,7 +38,9 @@ AbstractFetcherThread.getOffsetTruncationState):
 - **From where on.** Up to the last batch that is proven to agree, the other copy is used. Between that and the first
   difference, one of them is damaged, or compaction left no batch. There the copy that counts answers alone. Where no
   copy is marked as compacted, its checkpoint says where its history begins, as for a follower that truncates its log.
-  But its first line may say no more than where the log begins now.
+  But its first line may say no more than where the log begins now. Where no batch agrees, the other copy is used up to
+  the first batch of the copy that counts, as its first file may have a wrong name. If a copy is marked as compacted,
+  the name of that file counts: compaction may have removed the batch there.
 
 What this cannot notice: a stale tail in a gap of the copy that counts, with no later batch or line against it. What it
 cannot decide: where the difference begins among offsets that the copies with the right history do not have. These rows

@@ -134,6 +134,8 @@ def find_lost_strays(
     come from another partition's file. Behind the end of a log no offset is proven, so there it does not. Nor is one
     lost if another copy has the same batch elsewhere, or if a gap at its place has room for it and no other copy has
     anything there, or if it has no records. Behind the first lost one, batches are not looked for elsewhere any more.
+    No read of the segment meets a batch that the next file's name hides, so only a copy that is read there holds that
+    one.
     """
     is_first = True
     counting = [other for other in others if not other.has_lost]
